@@ -69,6 +69,8 @@ proof: ## the lease and gate protocol, checked with Spin in all its states
 	@proofs/check
 
 screenshots: $(READY) programs ## draw every page from one made-up night into docs/pictures
+	@fc-list 2>/dev/null | grep -q Inter || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+		apt-get install -y -qq --no-install-recommends fonts-inter fonts-jetbrains-mono >/dev/null; } || true
 	@$(BIN)/python -m tests.browser.screenshots docs/pictures
 
 docs: $(READY) ## write docs/commands.md from the commands' own help

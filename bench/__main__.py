@@ -17,6 +17,7 @@ PARTS = [
     "gates_git",
     "ledger",
     "observe",
+    "pages",
     "steps",
     "caps",
     "gateway",

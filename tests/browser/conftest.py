@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nightlatch.web import made_up
+from tests.support.mornings import clock_at, monday
 from tests.support.pages import PagesProcess
 
 FLAGS = [
@@ -83,8 +84,9 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PagesProcess]:
 
 
 def _shown(folder: Path, **how: bool) -> Iterator[PagesProcess]:
-    store = f"sqlite:///{folder}/state/nightlatch.db"
-    made_up.make(store, **how)
-    pages = PagesProcess(store)
+    """At seven in the morning: which night it is does not depend on when the tests run."""
+    store, morning = f"sqlite:///{folder}/state/nightlatch.db", monday()
+    made_up.make(store, now=morning, nights=15, **how)
+    pages = PagesProcess(store, env=clock_at(morning))
     yield pages
     pages.end()

@@ -103,7 +103,8 @@ def _in_doubt(made: MadeUp) -> None:
     writer.finish(statuses.IN_DOUBT, reason="no reply within 30s", elapsed=30.0)
 
 
-def test_a_person_approves_a_plan_and_promotes_the_job(sqlite_url, tmp_path, watched):
+@pytest.mark.parametrize("way", ["phone", "keyboard", "no-script"])
+def test_a_person_approves_a_plan_and_promotes_the_job(sqlite_url, tmp_path, watched, way):
     target = tmp_path / "site" / "index.html"
     target.parent.mkdir()
     (tmp_path / "nightlatch.toml").write_text(
@@ -126,12 +127,13 @@ timeout = "1m"
     assert len(until(held)) == 1
     assert not target.exists()
     pages = PagesProcess(sqlite_url, cwd=tmp_path)
-    one = watched()
+    one = watched(**WAYS[way])
     page = one.open(pages)
+    hand = Hand(page, way == "keyboard")
     assert "One thing needs you." in page.inner_text("h1")
-    page.get_by_role("link", name="See the plan").click()
+    hand.press("See the plan", role="link")
     assert str(target) in page.inner_text(".plan")
-    page.get_by_role("button", name="Approve", exact=True).click()
+    hand.press("Approve")
     until(target.exists)
     assert target.read_text() == "<b>hello</b>\n"
     until(lambda: found(ledger, "build").status == statuses.SUCCEEDED)
@@ -141,7 +143,7 @@ timeout = "1m"
         return "1 clean run" in page.inner_text(".evidence")
 
     until(counted)
-    page.get_by_role("button", name="Promote to unattended").click()
+    hand.press("Promote to unattended")
     page.wait_for_selector(".chip:has-text('unattended')")
     one.check(pages)
     pages.end()
@@ -204,6 +206,64 @@ def test_keys_go_to_pages_rows_and_the_search(busy, watched):
     page.keyboard.press("Enter")
     page.wait_for_url("**/job/articles")
     one.check(busy)
+
+
+def test_keys_go_on_right_after_the_dialog_of_keys_is_closed(busy, watched):
+    """Its button keeps the focus until the next frame is drawn, if nothing had it before."""
+    one = watched()
+    page = one.open(busy)
+    row = page.evaluate(
+        """() => {
+            document.activeElement.blur(); $("#keys").showModal(); $("#keys").close();
+            document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: "j", bubbles: true }));
+            return !!document.activeElement.closest("[data-row]");
+        }"""
+    )
+    assert row
+    one.check(busy)
+
+
+def test_new_rows_and_new_lines_are_counted_and_push_nothing(sqlite_url, tmp_path, watched):
+    for number in range(12):
+        nightlatch(sqlite_url, "run", f"old-{number:02}", "--key", "k", "--", "false")
+    more = tmp_path / "more"
+    script = (
+        f"seq 60; while [ ! -e {more} ]; do sleep 0.05; done; seq 61 63; while [ ! -e {more}.end ]; do sleep 0.05; done"
+    )
+    running = start(sqlite_url, "run", "talk", "--key", "t", "--", "sh", "-c", script)
+    ledger = open_for(sqlite_url)
+    until(lambda: ledger.find("talk", "t"))
+    pages = PagesProcess(sqlite_url)
+    one = watched(viewport={"width": 1280, "height": 600})
+    page = one.open(pages)
+    page.evaluate("scrollTo(0, 900)")
+    before = page.evaluate("scrollY")
+    nightlatch(sqlite_url, "run", "fresh", "--key", "k", "--", "false")
+    page.evaluate("redraw()")
+    page.wait_for_selector("#news:not([hidden])")
+    assert page.inner_text("#news") == "1 new"
+    assert page.evaluate("scrollY") == before and page.locator("h3 >> text=fresh").count() == 0
+    page.click("#news")
+    page.wait_for_selector("h3 >> text=fresh")
+    assert page.is_hidden("#news") and page.evaluate("scrollY") == 0
+
+    page.goto(f"{pages.base}run/{found(ledger, 'talk', 't').id}")
+    page.wait_for_selector("#L60")
+    page.evaluate("document.querySelector('#log ol').scrollTop = 0")
+    page.wait_for_selector("#follow[aria-pressed=false]")
+    more.touch()
+    page.wait_for_selector("#fresh:not([hidden])")
+    page.wait_for_function("document.querySelector('#fresh').textContent === '3 new'")
+    assert page.evaluate("document.querySelector('#log ol').scrollTop") == 0
+    page.click("#fresh")
+    page.wait_for_selector("#follow[aria-pressed=true]")
+    assert page.is_hidden("#fresh")
+    end = "(log => log.scrollTop + log.clientHeight > log.scrollHeight - 24)(document.querySelector('#log ol'))"
+    assert page.evaluate(end)
+    (tmp_path / "more.end").touch()
+    assert running.wait(60) == 0
+    one.check(pages)
+    pages.end()
 
 
 def test_a_session_that_may_only_look_has_no_button_that_changes_anything(busy, watched):

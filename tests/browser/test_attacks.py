@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -18,11 +19,12 @@ from nightlatch.ledger.decisions import seen
 from nightlatch.store import url as stores
 from nightlatch.system import clock
 from nightlatch.web import access as accesses
-from nightlatch.web import connections
+from nightlatch.web import connections, live
 from nightlatch.web.access import Access
 from nightlatch.web.server import bound
+from tests.support import programs
 from tests.support.pages import PagesProcess, Session, raw
-from tests.support.programs import nightlatch
+from tests.support.programs import nightlatch, until
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +63,12 @@ def test_a_wrong_host_is_misdirected(me, pages, host):
     assert me.get("", Host=host.format(port=pages.port))[0] == 421
 
 
+def test_a_request_line_that_names_a_host_is_misdirected(me, pages):
+    line = f"GET http://evil.example/{pages.access.prefix}/ HTTP/1.1\r\nHost: 127.0.0.1:{pages.port}\r\n"
+    reply = raw(pages.port, f"{line}Cookie: nightlatch={me.token}\r\nConnection: close\r\n\r\n".encode())
+    assert reply.startswith(b"HTTP/1.1 421")
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1:{port}", "localhost:{port}", "LOCALHOST:{port}", "[::1]:{port}"])
 def test_a_loopback_name_with_our_port_is_a_host(me, pages, host):
     assert me.get("", Host=host.format(port=pages.port))[0] == 200
@@ -76,6 +84,93 @@ def test_nothing_is_outside_of_the_path_that_nobody_can_guess(me, pages):
     for path in ("/", "/jobs", "/static/nightlatch.css", f"/{'x' * 32}/", "/favicon.ico"):
         status, _, text = me.request("GET", path, {})
         assert status == 404 and "crawl" not in text
+
+
+def test_metrics_need_a_session_or_a_token(pages, me):
+    text = me.get("metrics")[2]
+    assert 'nightlatch_runs_total{job="crawl",status="failed"} 1.0' in text
+    assert Session(pages).get("metrics")[0] == 403
+    token = pages.access.new_token()
+    for given in ("", "Bearer", f"Bearer {token}x", f"Basic {token}", "Bearer ../sessions", f"Bearer {me.token}"):
+        status, headers, refused = Session(pages).request("GET", "/metrics", {"Authorization": given})
+        assert (status, headers["www-authenticate"]) == (401, "Bearer") and "crawl" not in refused
+    bearer = {"Authorization": f"Bearer {token}"}
+    status, headers, scraped = Session(pages).request("GET", "/metrics", bearer)
+    assert status == 200 and "nightlatch_runs_total" in scraped and headers["x-content-type-options"] == "nosniff"
+    assert pages.access.prefix not in scraped + str(headers)
+    assert Session(pages).get("", **bearer)[0] == 403  # and nothing else
+    assert Session(pages).request("GET", "/metrics", {**bearer, "Host": "evil.example"})[0] == 421
+
+
+def test_metrics_at_a_port_of_their_own_and_nothing_else_there(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    (tmp_path / "nightlatch.toml").write_text(f"pages = {{ metrics_port = {port} }}\n")
+    store = f"sqlite:///{tmp_path}/state/nightlatch.db"
+    nightlatch(store, "run", "crawl", "--key", "k", "--", "true")
+    pages = PagesProcess(store, cwd=tmp_path)
+    assert pages.process.stderr and f"127.0.0.1:{port}/metrics" in pages.process.stderr.readline()
+
+    def asked(path: str, host: str) -> bytes:
+        request = f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"
+        return raw(port, request.encode())
+
+    assert b'nightlatch_runs_total{job="crawl"' in asked("/metrics", f"127.0.0.1:{port}")
+    assert asked("/metrics", "evil.example").startswith(b"HTTP/1.1 421")
+    assert asked("/metrics", f"localhost:{pages.port}").startswith(b"HTTP/1.1 421")
+    for path in ("/", f"/{pages.access.prefix}/", f"/{pages.access.prefix}/static/nightlatch.css"):
+        assert asked(path, f"127.0.0.1:{port}").startswith(b"HTTP/1.1 404")
+    pages.end()
+
+
+def test_a_cookie_of_the_same_name_by_another_port_locks_nobody_out(pages, me):
+    """Cookies know no ports: a server that an agent starts may set ours for every path."""
+    for cookies in (f"nightlatch={me.token}; nightlatch=evil", f"nightlatch=evil; nightlatch={me.token}"):
+        assert me.get("", Cookie=cookies)[0] == 200
+    other = pages.session(read_only=True)  # nor is a person moved into somebody else's session
+    assert (
+        me.csrf in me.get(f"run/{form_of(pages)['run']}", Cookie=f"nightlatch={me.token}; nightlatch={other.token}")[2]
+    )
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["application/x-www-form-urlencoded; charset=foo", "application/x-www-form-urlencoded; charset=utf-16",
+     "multipart/form-data; boundary=x", "multipart/form-data", "application/json"],
+)  # fmt: skip
+def test_a_form_that_cannot_be_read_is_refused(me, pages, kind):
+    assert me.post("act/retry", form_of(pages), **{"Content-Type": kind})[0] in (400, 403)
+    assert status_of(pages) == statuses.FAILED
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["night?date=0001-01-01", "night?date=9999-12-31", "journal.jsonl?run=zzzz", "run/%00", "job/%ff", "find?q=%00"],
+)
+def test_what_does_not_exist_is_a_page_that_says_so(me, pages, path):
+    status, _, text = me.get(path)
+    assert status == 404 and "<h1" in text
+
+
+def test_a_stream_that_is_not_read_is_let_go(tmp_path, monkeypatch):
+    store = f"sqlite:///{tmp_path}/state/nightlatch.db"
+    nightlatch(store, "run", "long", "--key", "k", "--", "sh", "-c", "seq 900000")
+    impatient = "from nightlatch.web import live; live.PATIENCE = 1.0; from nightlatch.cli.main import main; main()"
+    monkeypatch.setattr(programs, "NIGHTLATCH", [sys.executable, "-c", impatient])
+    pages = PagesProcess(store)
+    me, (run,) = pages.session(), open_for(store).runs(job="long")
+    request = f"GET /{pages.access.prefix}/run/{run.id}/events HTTP/1.1\r\nHost: 127.0.0.1:{pages.port}\r\n"
+    deaf = []
+    for _ in range(live.STREAMS):
+        one = socket.socket()
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.connect(("127.0.0.1", pages.port))
+        one.sendall(f"{request}Cookie: nightlatch={me.token}\r\n\r\n".encode())
+        deaf.append(one)
+    until(lambda: me.get(f"run/{run.id}/events")[0] == 200)
+    for one in deaf:
+        one.close()
+    pages.end()
 
 
 def test_a_form_without_its_token_changes_nothing(me, pages):
@@ -109,6 +204,12 @@ def test_a_server_that_only_shows_has_no_way_to_change_anything(pages):
     assert other.session().post("act/retry", form_of(pages))[0] in (403, 404, 405)
     other.end()
     assert status_of(pages) == statuses.FAILED
+
+
+def test_a_job_whose_costs_did_not_change_has_no_new_usual(me, pages):
+    status, _, text = me.post("act/usual", {"job": "crawl", "what": "usd", "run": form_of(pages)["run"]})
+    assert status == 409 and "has changed since" in text
+    assert not [entry for entry in open_for(pages.store).job_entries("crawl") if entry.kind == "usual"]
 
 
 def test_a_decision_by_a_link_is_not_one(me, pages):

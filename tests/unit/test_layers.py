@@ -59,6 +59,7 @@ LAZY = {
     "store": 15,
     "system": 2,
     "testing": 5,
+    "web": 1,  # the metrics, which need an extra
 }
 
 

@@ -23,6 +23,7 @@ shows the pages, this command does, until Ctrl-C. They are on loopback only; ove
 _EXAMPLES = """\
   nightlatch open
   nightlatch open --read-only --print        # for a wall or a phone: it may look, and change nothing
+  nightlatch open --metrics > token          # for Prometheus: authorization, credentials_file
   nightlatch open --revoke                   # end every session"""
 
 
@@ -30,12 +31,16 @@ def main(argv: list[str]) -> int:
     parser = Parser("open", _PURPOSE, _EXAMPLES)
     parser.add_argument("--read-only", action="store_true", help="a session that may change nothing")
     parser.add_argument("--print", action="store_true", help="print the address, and open no browser")
-    parser.add_argument("--revoke", action="store_true", help="end every session, and open nothing")
+    parser.add_argument("--metrics", action="store_true", help="print a bearer token for /metrics, and open nothing")
+    parser.add_argument("--revoke", action="store_true", help="end every session and token, and open nothing")
     args = parser.parse_args(argv)
     if not args.read_only:
         require_person("open", os.environ.get("NIGHTLATCH_JOB", "") or "pages", args.store)
     where = stores.resolve(args.store)
     access = Access(stores.folder_of(where))
+    if args.metrics:
+        print(access.new_token())
+        return 0
     if args.revoke:
         ended = access.revoke()
         print(f"{ended} session{'' if ended == 1 else 's'} ended")

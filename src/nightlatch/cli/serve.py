@@ -107,7 +107,11 @@ def pages_server(where: str, *, port: int | None = None, read_only: bool = False
 
     settings: PagesSettings = place.settings("", "pages").get("pages") or PagesSettings()
     return PagesServer(
-        meant(where, os.getcwd()), port=settings.port if port is None else port, read_only=read_only, url=settings.url
+        meant(where, os.getcwd()),
+        port=settings.port if port is None else port,
+        read_only=read_only,
+        url=settings.url,
+        metrics_port=settings.metrics_port,
     )
 
 

@@ -166,7 +166,8 @@ SETTINGS = [
     Setting(
         "pages",
         "web.settings:read",
-        "`port`: of the pages, on loopback; `url`: where a proxy shows them, by https: see [the pages](pages.md)",
+        "`port`: of the pages, on loopback; `url`: where a proxy shows them, by https; `metrics_port`: where "
+        "Prometheus reads without a token, on loopback: see [the pages](pages.md)",
         default="port 4747",
         example='pages = { port = 4747, url = "https://nightlatch.example.org" }',
     ),

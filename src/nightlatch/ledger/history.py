@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ..core.units import UNITS, Amounts
 from ..core.value import value
-from . import tally
+from . import outline, tally
 from .chain import job_chain
 from .kinds import RARE
 from .records import ENTRY
@@ -29,7 +29,8 @@ SELECT changed, status, elapsed FROM {prefix}run WHERE job = :job AND parent = '
 """
 # The chain's condition is no plain comparison: without statistics a database would walk the whole chain of a busy job.
 _RARELY = f"""
-SELECT {ENTRY.names} FROM {{prefix}}journal WHERE at >= :since AND {RARE}{{{{which}}}} ORDER BY at DESC LIMIT :most
+SELECT {ENTRY.names} FROM {{prefix}}journal WHERE at >= :since AND at < :until AND {RARE}{{{{which}}}}
+ORDER BY at DESC LIMIT :most
 """
 _MODELS = "SELECT DISTINCT model FROM {prefix}usage WHERE run = :run AND model <> '' ORDER BY model"
 _CALLS = f"""
@@ -57,9 +58,11 @@ FROM {prefix}chain AS chain WHERE name LIKE 'job:%'
 _CHAIN = f"""
 SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND seq < :before ORDER BY seq DESC LIMIT :most
 """
+_EVER = 32_503_680_000.0  # later than any entry
 _MOST = 10_000  # of what is counted: nobody reads how many more there are
 _BEFORE = "SELECT id FROM {prefix}run WHERE id < :run ORDER BY id DESC LIMIT 1"
 _AFTER = "SELECT id FROM {prefix}run WHERE id > :run ORDER BY id LIMIT 1"
+_LENGTH = "SELECT seq FROM {prefix}chain WHERE name = :name"
 _JOBS = "SELECT name FROM {prefix}chain ORDER BY name"
 
 
@@ -108,18 +111,30 @@ class History:
         rows = self._tables.read(_STRIP, job=job, most=most)
         return [(at / 1000, status, elapsed / 1000) for at, status, elapsed in reversed(rows)]
 
-    def rare(self, *kinds: str, job: str | None = None, since: float = 0.0, most: int = 1000) -> list[Entry]:
+    def rare(
+        self, *kinds: str, job: str | None = None, since: float = 0.0, until: float = _EVER, most: int = 1000
+    ) -> list[Entry]:
         """What happens rarely, the newest first: refusals, what people decided. Of these kinds, or all."""
         values: dict[str, object] = {f"kind{number}": kind for number, kind in enumerate(kinds)}
         which = f" AND kind IN ({', '.join(f':{name}' for name in values)})" if kinds else ""
         if job:
             which, values = f"{which} AND chain || '' = :chain", values | {"chain": job_chain(job)}
         sql = _RARELY.replace("{{which}}", which)
-        return list(map(ENTRY.read, self._tables.read(sql, **values, since=round(since * 1000), most=most)))
+        values |= {"since": round(since * 1000), "until": round(until * 1000), "most": most}
+        return list(map(ENTRY.read, self._tables.read(sql, **values)))
 
     def chain(self, name: str, *, before: int = 1 << 62, most: int = 100) -> list[Entry]:
         """Entries of a chain before that one, the newest first: by key, so that a long chain is read as fast."""
         return list(map(ENTRY.read, self._tables.read(_CHAIN, chain=name, before=before, most=most)))
+
+    def length(self, job: str) -> int:
+        """How long a job's chain is: it grows with every run that ends, and with what people say of the job."""
+        rows = self._tables.read(_LENGTH, name=job_chain(job))
+        return int(rows[0][0]) if rows else 0
+
+    def outline(self, run_id: str) -> list[Entry]:
+        """A run's journal in order; of a long one its beginning, the beginning of its last attempts, and its end."""
+        return outline.outline(self._tables, run_id)
 
     def counted(self, status: str, since: float) -> int:
         """Runs with that status since then; at most 10,000."""

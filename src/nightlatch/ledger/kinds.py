@@ -144,6 +144,8 @@ NOTED = EntryKind(
 
 # ── what people decide of a run, and observers see ──
 
+SLEPT = EntryKind("slept", "{host} slept for {elapsed}", job="host elapsed until")
+
 OPENED_AGAIN = EntryKind("opened-again", "opened again[ on {host}]; it was {was} before", job=f"{_DECIDED} host")
 CANCEL_REQUESTED = EntryKind("cancel-requested", "{by} requested its end", job="run by")
 BUDGET = EntryKind("budget", "{by} set its budget to {caps}", job="run caps by")

@@ -30,6 +30,7 @@ _SOME = """
 SELECT seq, kind, body FROM {prefix}journal WHERE chain = :chain AND seq > :after ORDER BY seq LIMIT :most
 """
 _ALL = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain ORDER BY seq"
+_NEWEST = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain ORDER BY seq DESC LIMIT :most"
 _ONE = """
 SELECT body FROM {prefix}journal WHERE chain = :chain AND kind = :kind AND body LIKE :begin ORDER BY seq DESC LIMIT 1
 """
@@ -79,10 +80,15 @@ class StepLog:
     def entries(self, run: str) -> Iterator[Entry]:
         """Every entry of a run's steps."""
         for chain in step_chain.chains_of(self._tables.read, run):
-            for name, seq, at, kind, body, hash_ in self._tables.read(_ALL, chain=chain):
-                words, _, result = body.partition(_RESULT)
-                facts = {**unpack(words), "result": result}
-                yield Entry(chain=name, seq=seq, at=at / 1000, kind=kind, facts=facts, hash=hash_)
+            yield from map(_entry, self._tables.read(_ALL, chain=chain))
+
+    def newest(self, run: str, most: int) -> tuple[list[Entry], int]:
+        """The last entries of a run's steps, in order, and how many there are in all."""
+        chain = step_chain.chain_of(self._tables.read, run)
+        if not step_chain.tail(self._tables.read, chain)[0]:
+            chain = step_chain.chain_of(self._tables.read, run, before=True)
+        rows = self._tables.read(_NEWEST, chain=chain, most=most)
+        return [_entry(row) for row in reversed(rows)], rows[0][1] if rows else 0
 
     def result(self, chain: str, digest: str) -> str:
         """The result of one step that is done; "" if there is none."""
@@ -179,3 +185,9 @@ def _place(rows: Sequence[Row]) -> tuple[int, str]:
 def _facts(kind: str, body: str) -> tuple[str, str, int, int, str]:
     digest, tries, attempt, rest = body.split("\n", 3)
     return digest[7:], _STATUS[kind], int(tries[6:]), int(attempt[8:]), rest.partition(_RESULT)[2]
+
+
+def _entry(row: Row) -> Entry:
+    chain, seq, at, kind, body, hash_ = row
+    words, _, result = body.partition(_RESULT)
+    return Entry(chain=chain, seq=seq, at=at / 1000, kind=kind, facts={**unpack(words), "result": result}, hash=hash_)

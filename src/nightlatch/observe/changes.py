@@ -29,6 +29,7 @@ _FIGURES: dict[str, Callable[[RunPoint], float]] = {
 _OVERLAP = "overlap"
 _SIDE = 12  # runs that say what a run takes at a level
 _DAY = 86400.0
+_KEPT = 60.0  # seconds
 # Facts of an attempt's start that money can hang on, and what they are called.
 _FACTS = {
     "command": "command", "definition": "definition", "bounds": "bounds", "program": "program",
@@ -86,6 +87,10 @@ class JobChanges:
 
 def job_changes(reader: StoreReader, job: str) -> JobChanges:
     """Of runs that succeeded: one that failed takes less, which is not a level."""
+    return reader.kept(("changes", job, reader.ledger.history.length(job)), _KEPT, lambda: _job_changes(reader, job))
+
+
+def _job_changes(reader: StoreReader, job: str) -> JobChanges:
     history = reader.ledger.history
     points = [point for point in history.series(job) if point.status == statuses.SUCCEEDED]
     days = {point.run: date.fromisoformat(history.day(point.at)).weekday() for point in points}
@@ -124,7 +129,7 @@ def _skipped(reader: StoreReader, job: str, points: Sequence[RunPoint]) -> list[
 def went_in(reader: StoreReader, run: str) -> dict[str, str]:
     """What the newest attempt of a run was made of."""
     found: dict[str, str] = {}
-    for entry in reader.ledger.entries(run):
+    for entry in reader.ledger.history.outline(run):
         if entry.kind in (kinds.OPENED, kinds.STARTED):
             found |= {name: entry.facts[fact] for fact, name in _FACTS.items() if entry.facts.get(fact)}
         elif entry.kind == kinds.INPUT:

@@ -13,6 +13,8 @@ from .timeline import timeline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ..core.advice import Advice
     from ..core.units import Amounts
     from ..ledger.records import Attempt, Entry, RunRow
@@ -22,12 +24,15 @@ if TYPE_CHECKING:
     from .timeline import Event
 
 _TAIL = 10  # lines of output
+_STEPS = 1000  # entries of steps in an outline
+_LATER = 30 * 86400.0  # so long after a run's last change a note about it is looked for in an outline
 
 
 @value(frozen=True, kw_only=True)
 class Details(RunView):
     attempts: tuple[Attempt, ...]
-    entries: tuple[Entry, ...]  # of the journal, refusals too
+    entries: tuple[Entry, ...]  # of the journal, refusals too; of a long one in outline
+    entries_in_all: int
     tail: tuple[str, ...]  # the last lines of its output, as they were printed
     items: dict[str, int]  # of a batch: how many in each status
     undecided_items: tuple[OpenDecision, ...]
@@ -64,21 +69,24 @@ class Details(RunView):
         }
 
 
-def details(reader: StoreReader, run: RunRow) -> Details:
+def details(reader: StoreReader, run: RunRow, *, in_outline: bool = False) -> Details:
+    """`in_outline`: of a long journal only what its end, its attempts and its sentence need."""
     seen = view(reader, run)
     tail = kept_output.tail(kept_output.folder_of(reader.store.folder, run.id), _TAIL)
     items = reader.ledger.items.counts(run.job)
+    entries, in_all = _outline(reader, run) if in_outline else _journal(reader, run)
     return Details(
         run=run,
         status=seen.status,
         next=seen.next,
         attempts=tuple(reader.ledger.attempts(run.id)),
-        entries=tuple(_journal(reader, run)),
+        entries=tuple(entries),
+        entries_in_all=in_all,
         tail=tuple(line.decode(errors="replace") for line in tail),
         items=items,
         undecided_items=tuple(open_decisions.items(reader, batch=run.job)) if items else (),
         elsewhere=tuple(open_decisions.elsewhere(reader, run.job)),
-        calls=tuple(reader.ledger.history.calls_of(run.id)),
+        calls=() if in_outline else tuple(reader.ledger.history.calls_of(run.id)),
         choices=(*choices(reader, run, seen.status), *_more(run)),
     )
 
@@ -94,14 +102,28 @@ def newest_plan(reader: StoreReader, job: str) -> Plan | None:
     return plan.from_journal(job, noted) if noted else None
 
 
-def _journal(reader: StoreReader, run: RunRow) -> list[Entry]:
-    """The run's own, its steps, and what people and observers put on its job's."""
-    links = {kind for kind in kinds.ROWS.values() if kind.is_link}  # they point to the run's own entries
-    # A second before it: the job's chain and the run's are stamped by two readings of the clock.
-    theirs = [
-        entry
-        for entry in reader.ledger.job_entries(run.job, run.created - 1)
-        if entry.facts.get("run") == run.id and entry.kind not in links
-    ]
+def _journal(reader: StoreReader, run: RunRow) -> tuple[list[Entry], int]:
+    """The run's own, its steps, and what people and observers put on its job's; and how many there are."""
+    theirs = _about(run, reader.ledger.job_entries(run.job, _before(run)))
     mine = [*reader.ledger.entries(run.id), *reader.ledger.step_log.entries(run.id)]
-    return sorted([*mine, *theirs], key=lambda entry: entry.at)
+    return sorted([*mine, *theirs], key=lambda entry: entry.at), len(mine) + len(theirs)
+
+
+def _outline(reader: StoreReader, run: RunRow) -> tuple[list[Entry], int]:
+    """The same, however long the run's chain, its steps' or its job's is."""
+    rare = reader.ledger.history.rare(job=run.job, since=_before(run), until=run.changed + _LATER)
+    theirs = _about(run, rare)
+    steps, all_steps = reader.ledger.step_log.newest(run.id, _STEPS)
+    found = [*reader.ledger.history.outline(run.id), *steps, *theirs]
+    return sorted(found, key=lambda entry: entry.at), run.seq + all_steps + len(theirs)
+
+
+def _before(run: RunRow) -> float:
+    """A second before it: the job's chain and the run's are stamped by two readings of the clock."""
+    return run.created - 1
+
+
+def _about(run: RunRow, entries: Iterable[Entry]) -> list[Entry]:
+    """What is said of the run on its job's chain, without what only points to the run's own entries."""
+    links = {kind for kind in kinds.ROWS.values() if kind.is_link}
+    return [entry for entry in entries if entry.facts.get("run") == run.id and entry.kind not in links]

@@ -40,6 +40,11 @@ def span(seconds: float) -> str:
     return " ".join(f"{number}{unit}" for number, unit in parts[:2] if number)
 
 
+def about(seconds: float) -> str:
+    """37m, 2m 9s: from ten minutes on without seconds."""
+    return span(seconds if seconds < 599.5 else round(seconds / 60) * 60)
+
+
 def times(factor: float) -> str:
     """2.9 ×; from ten on without a fraction."""
     return f"{factor:.0f} ×" if factor >= 9.95 else f"{factor:.1f} ×"

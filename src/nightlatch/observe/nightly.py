@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _WEEKS = 8  # that the usual of a weekday is made of
 _SHOWN = 20  # rows of a part
+_KEPT = 60.0  # seconds
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MARKUP = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_{}[]<>()#+-.!|~@"})
 
@@ -40,8 +41,10 @@ def night(reader: StoreReader, seen: Overview) -> Night:
     usd, _ = history.used_since(since)
     today = date.fromisoformat(history.day(clock.wall()))
     approvals = sum(run.status == statuses.WAITING for run in seen.needs_you.runs)
-    usual = _usual(reader, today) if usd else None
-    risen, share = _risen(reader, today) if usual and usd > usual * (1 + verdict.LIKE) else ("", 0.0)
+    usual = reader.kept(("usual night", today), _KEPT, lambda: _usual(reader, today)) if usd else None
+    risen, share = "", 0.0
+    if usual and usd > usual * (1 + verdict.LIKE):
+        risen, share = reader.kept(("risen", today), _KEPT, lambda: _risen(reader, today))
     return Night(
         slots=slots,
         slots_ran=slots_ran,

@@ -12,13 +12,20 @@ from ..ledger import location
 from ..runtime.supervisor.afterwards import lapse
 from ..runtime.supervisor.run import begun
 from ..store import url as stores
+from ..system import clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+    from typing import Any, TypeVar
+
     from ..core.model import Begun
     from ..ledger.agents import AgentRow
     from ..ledger.records import RunRow
 
+    T = TypeVar("T")
+
+_MEMO = 5000  # entries
 NEEDS_DECISION = (*statuses.NEEDS_PERSON, lapse.LAPSED)
 
 
@@ -49,11 +56,24 @@ class StoreReader:
         self.ledger = location.open_to_read(url) if self.has_ledger else location.empty()
         self._begun: dict[str, tuple[Begun, ...]] | None = None  # by lease
         self._acknowledged: dict[str, frozenset[tuple[str, int]]] = {}  # by job
+        self.memo: dict[Hashable, tuple[float, Any]] = {}  # see `kept`
         self.unreachable = ""  # why the store could not be read for what other machines have begun
 
     def look_again(self) -> None:
         """For another look, by a process that goes on."""
         self._begun, self.unreachable, self._acknowledged = None, "", {}
+
+    def kept(self, what: Hashable, seconds: float, make: Callable[[], T]) -> T:
+        """What changes slowly and takes a while, made anew only when it is older than that: a process that looks again
+        and again gives its readers one `memo`."""
+        made, known = self.memo.get(what, (float("-inf"), None))
+        if clock.now() - made <= seconds:
+            return known  # type: ignore[no-any-return]
+        if len(self.memo) > _MEMO:
+            self.memo.clear()
+        found = make()
+        self.memo[what] = clock.now(), found
+        return found
 
     @property
     def ledger_is_per_machine(self) -> bool:

@@ -24,15 +24,17 @@ def run_verdict(reader: StoreReader, run: RunRow, status: str = "") -> Headline:
 
 def run_facts(reader: StoreReader, run: RunRow, status: str) -> RunFacts:
     """`status`: as it is shown, `lapsed` too."""
-    bounds, reports, landed, effect = dict[str, str](), 0, "", ""
-    for entry in reader.ledger.entries(run.id) if run.attempt else ():
+    bounds, reports, landed, effect, planned = dict[str, str](), 0, "", "", set[str]()
+    for entry in reader.ledger.history.outline(run.id) if run.attempt else ():
         if entry.kind == kinds.STARTED:
             words = (word.partition("=") for word in entry.facts.get("bounds", "").split())
-            bounds, reports, landed = {name: text for name, _, text in words}, 0, ""
+            bounds, reports, landed, planned = {name: text for name, _, text in words}, 0, "", set()
         elif entry.kind == kinds.PROGRESS:
             reports += 1
         elif entry.kind == kinds.PUBLISHED:
             landed = entry.facts.get("target", "")
+        elif entry.kind == kinds.PLANNED:
+            planned.add(entry.facts.get("target", ""))
         elif entry.kind == kinds.EFFECT_OF_RUN and entry.facts.get("status") == "in-doubt":
             effect = entry.facts.get("key", "")
     return RunFacts(
@@ -56,6 +58,7 @@ def run_facts(reader: StoreReader, run: RunRow, status: str) -> RunFacts:
         stall=_seconds(bounds.get("stall", "")),
         landed_on=landed if status == statuses.SUCCEEDED else "",
         effect=effect if status == statuses.IN_DOUBT else "",
+        writes_held=len(planned) if run.held is not None else 0,
         host=run.host,
         by=run.cancel,
     )

@@ -138,7 +138,7 @@ def start(reader: StoreReader, run: RunRow) -> Advice:
 
 def batch(reader: StoreReader, run: RunRow) -> Advice | None:
     """How a batch is started again; None if the run is not a batch."""
-    recorded = [entry.facts["again"] for entry in reader.ledger.entries(run.id) if entry.kind == kinds.BATCH]
+    recorded = [entry.facts["again"] for entry in reader.ledger.history.outline(run.id) if entry.kind == kinds.BATCH]
     return _typed(recorded[-1], run) if recorded else None
 
 

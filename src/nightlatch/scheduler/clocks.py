@@ -35,6 +35,7 @@ class Steadiness:
         self._last = self._read()
         self._woke: float | None = None
         self._stepped: float | None = None
+        self.slept: list[tuple[float, float]] = []  # (seconds, until): not noted yet
 
     def look(self) -> None:
         """At the beginning of every look."""
@@ -43,8 +44,9 @@ class Steadiness:
         passed = now - before
         if abs(wall - wall_before - passed) > _STEP:
             self._since = self._stepped = now
-        if passed - (awake - awake_before) > _SLEPT:
+        if (asleep := passed - (awake - awake_before)) > _SLEPT:
             self._woke = now
+            self.slept.append((asleep, wall))
         self._last = now, wall, awake
 
     @property

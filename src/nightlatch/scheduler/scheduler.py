@@ -94,6 +94,7 @@ class Scheduler:
         """
         self._steadiness.look()
         now = self._store.clock()
+        self._note_sleep()
         if self._clocks.now() - self._looked_at_all > ALL:
             self._unsynced = set(self.jobs)
         cursors = self._store.cursors() if self._unsynced or self._removed else self._store.cursors(due=now)
@@ -123,6 +124,13 @@ class Scheduler:
         return self._pause(now)
 
     # ── reading ──
+
+    def _note_sleep(self) -> None:
+        """How long this machine slept, once the store answers again."""
+        while self._steadiness.slept:
+            slept, until = self._steadiness.slept[0]
+            self._ledger.note("", kinds.SLEPT, host=self._host, elapsed=round(slept), until=round(until))
+            self._steadiness.slept.pop(0)
 
     def _rows(self, cursors: Iterable[Cursor], now: float) -> list[Row]:
         found = [row for cursor in cursors if cursor.job in self.jobs and (row := self._read(cursor))]

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
 _LOCAL = "/etc/localtime"
+_looked_up: dict[str, tuple[float, str]] = {}  # by TZ
 _DATABASE = "zoneinfo/"  # the folder that names of zones are files in
 
 
@@ -49,7 +50,15 @@ def day(name: str, ms: int) -> str:
 
 
 def _own() -> str:
-    """The name of the zone that the C library goes by; "" if that is not sure."""
+    """The name of the zone that the C library goes by; "" if that is not sure. It is looked up once a second at most:
+    a year of runs asks for each of its days."""
+    now, named = time.monotonic(), os.environ.get("TZ", "")
+    if now - _looked_up.get(named, (-2.0, ""))[0] > 1.0:
+        _looked_up[named] = now, _look_up()
+    return _looked_up[named][1]
+
+
+def _look_up() -> str:
     named = os.environ.get("TZ", "").lstrip(":")
     if named:
         return named if os.path.exists(f"/usr/share/{_DATABASE}{named}") else ""

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 CODE_LASTS = 60.0  # seconds
 SESSION_LASTS = 30 * 86400.0
-_PREFIX, _CODES, _SESSIONS, _PORTS = "prefix", "codes", "sessions", "ports"
+TOKEN_LASTS = 10 * 365 * 86400.0
+_PREFIX, _CODES, _SESSIONS, _PORTS, _TOKENS = "prefix", "codes", "sessions", "ports", "tokens"
 
 
 @value(frozen=True, kw_only=True)
@@ -34,7 +35,7 @@ class Session:
 class Access:
     def __init__(self, store_folder: str) -> None:
         self._folder = durable.private_folder(os.path.join(store_folder, "pages"))
-        for name in (_CODES, _SESSIONS, _PORTS):
+        for name in (_CODES, _SESSIONS, _PORTS, _TOKENS):
             durable.private_folder(os.path.join(self._folder, name))
 
     @property
@@ -75,10 +76,20 @@ class Access:
         found = self._read(_SESSIONS, token) if token else None
         return Session(**found) if found and found["until"] >= clock.wall() else None
 
+    def new_token(self) -> str:
+        """A bearer token that reads the metrics, and nothing else."""
+        token = secrets.token_urlsafe(32)
+        self._put(_TOKENS, token, {"until": clock.wall() + TOKEN_LASTS})
+        return token
+
+    def reads_metrics(self, token: str) -> bool:
+        found = self._read(_TOKENS, token) if token else None
+        return found is not None and bool(found["until"] >= clock.wall())
+
     def revoke(self) -> int:
-        """End every session and every code; the path changes too. Returns how many sessions there were."""
+        """End every session, code and token; the path changes too. Returns how many sessions there were."""
         sessions = os.listdir(os.path.join(self._folder, _SESSIONS))
-        for kind in (_CODES, _SESSIONS):
+        for kind in (_CODES, _SESSIONS, _TOKENS):
             for name in os.listdir(os.path.join(self._folder, kind)):
                 _remove(os.path.join(self._folder, kind, name))
         durable.replace(os.path.join(self._folder, _PREFIX), secrets.token_urlsafe(24).encode())

@@ -20,6 +20,7 @@ from ..errors import Busy, Error, RunEnded, UsageError
 from ..ledger import kinds, open_for
 from ..ledger.decisions import seen
 from ..observe import open_decisions
+from ..observe.changes import job_changes
 from ..runtime.shared import effect_records
 from ..runtime.supervisor.afterwards import decide
 from ..runtime.supervisor.batches import batch
@@ -263,6 +264,8 @@ def _unpause(reader: StoreReader, form: dict[str, str]) -> str:
 def _usual(reader: StoreReader, form: dict[str, str]) -> str:
     """The new level of a job is the usual one."""
     job, what, run = form.get("job", ""), form.get("what", ""), form.get("run", "")
+    if not any(one.what == what and one.shift.first.run == run for one in job_changes(reader, job).current):
+        raise MovedOn(f"What {job} takes has changed since the page was drawn, or is called usual already.")
     open_for(reader.url).note(job, kinds.USUAL, what=what, by=person(), run=run)
     return "usage"
 

@@ -45,7 +45,8 @@ def environment() -> Environment:
     made.filters["lines"] = _lines
     made.globals.update(
         icon=svg.icon, meter=svg.meter, spark=svg.spark, twin=twin, look=words.look, money=figures.money,
-        count=figures.count, span=figures.span, short=words.short, hash_of=words.hash_of, tail_of=words.tail_of,
+        count=figures.count, span=figures.span, about=figures.about, emphasis=words.emphasis,
+        story_line=story_line, short=words.short, hash_of=words.hash_of, tail_of=words.tail_of,
         used=words.used,
     )  # fmt: skip
     return made
@@ -56,6 +57,16 @@ def moment(calendar: Calendar, at: float, text: str = "") -> Markup:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
         calendar.iso(at), calendar.exact(at), text or calendar.clock(at)
     )
+
+
+def story_line(text: str) -> Markup:
+    """A sentence of what happened, its first words standing out: what a reader looks for."""
+    shown = words.with_short_tokens(words.short(text, 600))
+    first, _, rest = shown.partition(" ")
+    for word in rest.split(" ")[: 2 if first == "To" else 1]:
+        if first.startswith("To") or word.isdecimal():
+            first, rest = f"{first} {word}", rest[len(word) + 1 :]
+    return Markup("<b>{}</b> {}").format(first, rest)
 
 
 def _lines(text: str) -> Markup:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 COOKIE = "nightlatch"
+METRICS = "/metrics"
 BODY_SIZE = 64 << 10
 BODY_WITHIN = 10.0  # seconds
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -76,8 +77,12 @@ class Guard:
     async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             self._check_host(request)
+            if request.path == METRICS:
+                self._check_token(request)
+                request["session"] = None
+                return _with_headers(await handler(request))
             self._check_path(request)
-            session = self._access.session(request.cookies.get(COOKIE, ""))
+            session = self._session(request)
             if session is None and not _is_open(request):
                 raise web.HTTPForbidden(text="These pages need a session. Open them with: nightlatch open\n")
             request["session"] = session
@@ -88,13 +93,20 @@ class Guard:
         except web.HTTPException as error:
             error.headers.update(HEADERS)
             raise
-        if not response.prepared:
-            for name, text in HEADERS.items():
-                response.headers.setdefault(name, text)
-        return response
+        return _with_headers(response)
+
+    def _session(self, request: web.Request) -> Session | None:
+        """Of the first cookie of our name that is one: a server at another port may have set the same name for every
+        path, and then a browser sends both, ours first."""
+        for part in request.headers.get("Cookie", "").split(";"):
+            name, _, token = part.strip().partition("=")
+            if name == COOKIE and (session := self._access.session(token)):
+                return session
+        return None
 
     def _check_host(self, request: web.Request) -> None:
-        if request.headers.get("Host", "").lower() not in self.hosts:
+        absolute = not request.raw_path.startswith("/")  # it would name a host of its own
+        if absolute or request.headers.get("Host", "").lower() not in self.hosts:
             raise web.HTTPMisdirectedRequest(
                 text="This is not a name of these pages. Open them with: nightlatch open\n"
             )
@@ -104,6 +116,13 @@ class Guard:
         if not hmac.compare_digest(first.encode(), self._access.prefix.encode()):
             raise web.HTTPNotFound(text="There is nothing here. Open the pages with: nightlatch open\n")
 
+    def _check_token(self, request: web.Request) -> None:
+        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        if kind.lower() != "bearer" or not self._access.reads_metrics(token.strip()):
+            raise web.HTTPUnauthorized(
+                text="The metrics need a token: nightlatch open --metrics\n", headers={"WWW-Authenticate": "Bearer"}
+            )
+
     async def _check_form(self, request: web.Request, session: Session) -> None:
         if request.headers.get("Origin", "") not in self.origins:
             raise web.HTTPForbidden(text="This form does not come from these pages.\n")
@@ -112,12 +131,33 @@ class Guard:
                 form = await request.post()
         except TimeoutError:
             raise web.HTTPRequestTimeout(text="The form did not arrive.\n") from None
+        except (ValueError, LookupError, AssertionError):
+            raise web.HTTPBadRequest(text="This form cannot be read.\n") from None
         given = form.get("csrf", "")
         if not isinstance(given, str) or not hmac.compare_digest(given.encode(), session.csrf.encode()):
             raise web.HTTPForbidden(text="This form is not of your session: load the page again.\n")
         if not self.may_change(session):
             raise web.HTTPForbidden(text="This session may look, and change nothing.\n")
         request[FORM] = {name: text for name, text in form.items() if isinstance(text, str)}
+
+
+def at_own_port(port: int) -> Any:
+    """For the port that shows nothing but the metrics, and needs no token: the host it names must be loopback."""
+
+    @web.middleware
+    async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.headers.get("Host", "").lower() not in {f"{name}:{port}" for name in LOOPBACK}:
+            raise web.HTTPMisdirectedRequest(text="This is not a name of this port.\n")
+        return _with_headers(await handler(request))
+
+    return middleware
+
+
+def _with_headers(response: web.StreamResponse) -> web.StreamResponse:
+    if not response.prepared:
+        for name, text in HEADERS.items():
+            response.headers.setdefault(name, text)
+    return response
 
 
 def _is_open(request: web.Request) -> bool:

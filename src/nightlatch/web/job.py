@@ -13,6 +13,7 @@ from ..core.schedule import name_of
 from ..errors import BadConfig, UsageError
 from ..observe import evidence, slots, verdict
 from ..observe.changes import job_changes
+from ..observe.figures import times
 from ..observe.run_views import recent
 from ..observe.timeline import sentence
 from ..system import clock
@@ -42,20 +43,24 @@ def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:
     changes = job_changes(reader, name)
     dearer = _dearer(changes, calendar)
     top, paid = max((one.elapsed for one in strip), default=0.0) or 1.0, [one.amounts.usd for one in strip]
+    change = next((one for one in changes.current if one.what == "usd" and one.shift.factor > 1), None)
+    dear = [index for index, one in enumerate(strip) if change and one.at >= change.shift.first.at]
     job = configured(name)
     stage = stages.of(row, job.stage if job else "")
     return {
         "name": name,
-        "headline": verdict.job(name, runs=len(strip), well=well, dearer=dearer),
+        "said": verdict.job(name, runs=len(strip), well=well, dearer=dearer).sentence.partition("; "),
         "row": row,
         "stage": stage,
-        "schedule": schedule_of(row),
+        "schedule": schedule_of(row, reader.ledger.history.zone),
         "next": row.next_due if row and row.next_due < NEVER else None,
         "strip": svg.strip(
             [(words.look(one.status)[1], one.elapsed / top) for one in strip],
             label=f"The last {len(strip)} runs, height: time it took",
         ),
-        "cost": svg.spark(paid, label=f"Dollars used by the last {len(strip)} runs") if any(paid) else "",
+        "cost": svg.spark(paid, over=dear, label=f"Dollars used by the last {len(strip)} runs") if any(paid) else "",
+        "since": change.shift.first.at if change else None,
+        "factor": times(change.shift.factor) if change else "",
         "runs": runs,
         "slots": list(reversed(records))[:_SLOTS],
         "slot_name": name_of,

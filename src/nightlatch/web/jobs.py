@@ -25,91 +25,134 @@ if TYPE_CHECKING:
 RUNS = 60
 DAYS = 30
 ORDERS = {"need": "what needs you first", "name": "by name", "cost": "by cost"}
-_MOST = 500  # jobs of a page
+_DAYS = {"*": " every day", "1-5": ", Mon to Fri", "MON-FRI": ", Mon to Fri"}
+_MOST = 100  # jobs of a page
+_KEPT = 60.0  # seconds
+
+
+@value(frozen=True, kw_only=True)
+class KnownJob:
+    """What the order and the sentence need of every job."""
+
+    name: str
+    stage: str
+    paused: bool
+    look: tuple[str, str, str]
+    when: float | None
+    usd: float
 
 
 @value(frozen=True, kw_only=True)
 class JobRow:
-    name: str
-    stage: str
-    paused: bool
+    known: KnownJob
     schedule: str
     strip: Markup
-    look: tuple[str, str, str]
-    when: float | None
     next: float | None
     takes: float
-    usd: float
 
 
-def page(reader: StoreReader, order: str) -> dict[str, Any]:
+def page(reader: StoreReader, order: str, after: str = "") -> dict[str, Any]:
+    """A hundred jobs, after the one of that name in this order."""
     history = reader.ledger.history
     rows = {row.job: row for row in all_rows(reader)}
     today = date.fromisoformat(history.day(clock.wall()))
     since = (today - timedelta(days=DAYS - 1)).isoformat()
-    usd = {one.job: one.amounts.usd for one in history.tallies(("job",), since=since)}
+    usd = reader.kept(
+        ("usd of jobs", since),
+        _KEPT,
+        lambda: {one.job: one.amounts.usd for one in history.tallies(("job",), since=since)},
+    )
     names = sorted({*history.jobs(), *rows})
-    found = [row for name in names[:_MOST] if (row := _row(reader, name, rows.get(name), usd.get(name, 0.0)))]
+    found = [one for name in names if (one := _known(reader, name, rows.get(name), usd.get(name, 0.0)))]
     if order == "cost":
         found.sort(key=lambda one: (-one.usd, one.name))
     elif order != "name":
         urgency = (words.DOUBT, words.BAD, words.WAIT)
         found.sort(key=lambda one: (urgency.index(one.look[1]) if one.look[1] in urgency else 9, one.name))
-    return {"jobs": found, "order": order, "orders": ORDERS, "sentence": sentence(found), "days": DAYS}
+    first = next((place + 1 for place, one in enumerate(found) if one.name == after), 0)
+    shown = [_row(reader, one, rows.get(one.name)) for one in found[first : first + _MOST]]
+    return {
+        "jobs": shown,
+        "in_all": len(found),
+        "order": order,
+        "orders": ORDERS,
+        "sentence": sentence(found),
+        "days": DAYS,
+        "more": shown[-1].known.name if first + _MOST < len(found) else "",
+        "left": len(found) - first - len(shown),
+    }
 
 
-def sentence(found: list[JobRow]) -> tuple[str, str]:
-    """9 run unattended, 2 are supervised, 1 is paused."""
+def sentence(found: list[KnownJob]) -> tuple[list[tuple[str, str]], str]:
+    """9 run unattended, 2 are supervised, 1 is paused: the parts, each with its colour; and what did not go well."""
     if not found:
-        return "There are no jobs yet.", ""
+        return [("There are no jobs yet", "")], ""
     paused = [one for one in found if one.paused]
     others = [one for one in found if not one.paused]
-    parts = []
+    parts: list[tuple[str, str]] = []
     for stage, one, many in (
         (stages.UNATTENDED, "runs unattended", "run unattended"),
         (stages.SUPERVISED, "is supervised", "are supervised"),
         (stages.MANUAL, "is manual", "are manual"),
     ):
         if number := sum(job.stage == stage for job in others):
-            parts.append(f"{count(number)} {one if number == 1 else many}")
+            kind = "" if stage == stages.UNATTENDED else words.WAIT
+            parts.append((f"{count(number)} {one if number == 1 else many}", kind))
     if paused:
-        parts.append(f"{count(len(paused))} {'is' if len(paused) == 1 else 'are'} paused")
+        parts.append((f"{count(len(paused))} {'is' if len(paused) == 1 else 'are'} paused", ""))
     bad = [one.name for one in found if one.look[1] in (words.BAD, words.DOUBT)]
     second = (
-        f"{len(bad)} of them did not end well last: {', '.join(bad[:5])}{' …' if len(bad) > 5 else ''}." if bad else ""
+        f"{len(bad)} of them did not end well last time: {', '.join(bad[:5])}{' …' if len(bad) > 5 else ''}."
+        if bad
+        else ""
     )
-    return f"{', '.join(parts)}.", second
+    return parts, second
 
 
-def _row(reader: StoreReader, name: str, row: Row | None, usd: float) -> JobRow | None:
+def _known(reader: StoreReader, name: str, row: Row | None, usd: float) -> KnownJob | None:
     newest = reader.ledger.newest(name)
     if newest is None and row is None:
         return None  # the chain of effects that belong to no job
-    strip = reader.ledger.history.strip(name, RUNS)
-    top = max((elapsed for _, _, elapsed in strip), default=0.0) or 1.0
-    well = sum(status == statuses.SUCCEEDED for _, status, _ in strip)
     look = words.look_of(newest, reader.status(newest)) if newest else ("dot", words.IDLE, "never ran")
-    late = row is not None and is_overdue(row, clock.wall())
-    takes, _ = usual(reader, name)
-    return JobRow(
+    return KnownJob(
         name=name,
         stage=stages.of(row, "") if row else stages.UNATTENDED,
         paused=bool(row and row.paused),
-        schedule=schedule_of(row),
-        strip=svg.strip(
-            [(words.look(status)[1], elapsed / top) for _, status, elapsed in strip],
-            label=f"{name}: {well} of the last {len(strip)} runs succeeded",
-        ),
-        look=words.look("overdue") if late else look,
+        look=words.look("overdue") if row is not None and is_overdue(row, clock.wall()) else look,
         when=newest.changed if newest else None,
-        next=row.next_due if row and row.next_due < NEVER and not row.paused else None,
-        takes=takes,
         usd=usd,
     )
 
 
-def schedule_of(row: Row | None) -> str:
+def _row(reader: StoreReader, known: KnownJob, row: Row | None) -> JobRow:
+    strip = reader.ledger.history.strip(known.name, RUNS)
+    top = max((elapsed for _, _, elapsed in strip), default=0.0) or 1.0
+    well = sum(status == statuses.SUCCEEDED for _, status, _ in strip)
+    return JobRow(
+        known=known,
+        schedule=schedule_of(row, reader.ledger.history.zone),
+        strip=svg.strip(
+            [(words.look(status)[1], elapsed / top) for _, status, elapsed in strip],
+            label=f"{well} of the last {len(strip)} runs succeeded",
+        ),
+        next=row.next_due if row and row.next_due < NEVER and not row.paused else None,
+        takes=usual(reader, known.name)[0],
+    )
+
+
+def schedule_of(row: Row | None, ledger_zone: str = "UTC") -> str:
     if row is None or not row.schedule:
         return "started by hand or by cron"
     *parts, zone = row.schedule.split("\n")
-    return f"{', '.join(parts)}{f' ({zone})' if zone else ''}"
+    elsewhere = f" ({zone})" if zone and zone.removeprefix("Etc/") != ledger_zone.removeprefix("Etc/") else ""
+    return f"{', '.join(map(_spoken, parts))}{elsewhere}"
+
+
+def _spoken(schedule: str) -> str:
+    """02:00 every day; what is not as simple stays as it is written."""
+    match schedule.split():
+        case [minute, hour, "*", "*", days] if minute.isdecimal() and hour.isdecimal() and days in _DAYS:
+            return f"{int(hour):02}:{int(minute):02}{_DAYS[days]}"
+        case [minute, "*", "*", "*", "*"] if minute.isdecimal():
+            return f"every hour, {int(minute)} past" if int(minute) else "every hour"
+    return schedule

@@ -58,8 +58,11 @@ def _entries(reader: StoreReader, wanted: Filter) -> list[Entry]:
 
 def export(reader: StoreReader, wanted: Filter) -> Iterator[bytes]:
     """JSON Lines, a page of the chain at a time, the newest first."""
+    return _exported(reader, job_chain(wanted.job) if wanted.job else reader.run(wanted.run).id)
+
+
+def _exported(reader: StoreReader, chain: str) -> Iterator[bytes]:
     before = 1 << 62
-    chain = job_chain(wanted.job) if wanted.job else reader.run(wanted.run).id
     while found := reader.ledger.history.chain(chain, before=before, most=1000):
         yield "".join(f"{json.dumps({'version': 1, **entry_facts(one)})}\n" for one in found).encode()
         before = found[-1].seq

@@ -19,8 +19,24 @@ if TYPE_CHECKING:
 
 STREAMS = 40  # at once
 _LOOK_EVERY = 0.5  # seconds
+_LOOK_AT_QUIET = 1.5
+_QUIET = 2.0  # seconds without news, after which it is looked at less often
 _BEAT = 15.0  # seconds without news before a word that the stream lives
+PATIENCE = 30.0  # seconds for somebody who does not read what is sent
 _AGAIN = 2000  # ms that a browser waits before it comes back
+
+
+async def send(response: web.StreamResponse, data: bytes) -> None:
+    """`TimeoutError`: nobody reads it."""
+    async with asyncio.timeout(PATIENCE):
+        await response.write(data)
+
+
+def let_go(request: web.Request) -> web.StreamResponse:
+    """Close a connection that nobody reads from, with what is still to be sent."""
+    if request.transport:
+        request.transport.abort()
+    return web.Response()
 
 
 class Live:
@@ -37,6 +53,8 @@ class Live:
         self._streams += 1
         try:
             return await self._stream(request)
+        except TimeoutError:
+            return let_go(request)
         finally:
             self._streams -= 1
 
@@ -47,7 +65,7 @@ class Live:
                                                "Cache-Control": "no-store", "X-Accel-Buffering": "no"})  # fmt: skip
         await response.prepare(request)
         await response.write(f"retry: {_AGAIN}\n\n".encode())
-        state, quiet = "", 0.0
+        state, quiet, pause = "", 0.0, _LOOK_EVERY
         while True:
             text, place, now, over = await self._site.read(_news, run, place)
             message = text
@@ -55,16 +73,17 @@ class Live:
                 message += f"event: changed\ndata: {json.dumps(now.partition(' ')[0])}\n\n"
             state = now
             if over and not text:
-                await response.write(f"{message}event: over\ndata: {{}}\n\n".encode())
+                await send(response, f"{message}event: over\ndata: {{}}\n\n".encode())
                 return response
-            quiet = 0.0 if message else quiet + _LOOK_EVERY
+            quiet = 0.0 if message else quiet + pause
             if message:
-                await response.write(message.encode())
+                await send(response, message.encode())
             elif quiet >= _BEAT:
-                quiet = 0.0
-                await response.write(b": still here\n\n")
+                quiet = _QUIET
+                await send(response, b": still here\n\n")
             if not text:
-                await asyncio.sleep(_LOOK_EVERY)
+                pause = _LOOK_EVERY if quiet < _QUIET else _LOOK_AT_QUIET
+                await asyncio.sleep(pause)
 
 
 def _news(reader: StoreReader, run_id: str, place: str) -> tuple[str, str, str, bool]:

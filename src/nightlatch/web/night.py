@@ -29,6 +29,8 @@ def page(reader: StoreReader, calendar: Calendar, day: str, base: str) -> dict[s
     evening = calendar.day(calendar.evening(now, 0.0))
     try:
         first = date.fromisoformat(day or evening)
+        if not 1970 <= first.year <= 9000:
+            raise ValueError
         begin, end = calendar.night_of(first.isoformat())
     except (ValueError, OverflowError):
         raise UsageError(f"{day!r} is not a day, as in 2026-11-15") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from ..core import advice, statuses
 from ..core import row as rows
@@ -22,6 +23,7 @@ from .upcoming import upcoming
 
 if TYPE_CHECKING:
     from ..core.row import Row
+    from ..ledger.audit import AuditResult
     from ..ledger.outbox import Message
     from ..observe.agent_views import AgentView
     from ..observe.open_decisions import OpenDecision
@@ -59,25 +61,30 @@ class Figure:
     spark: Any
 
 
-def page(reader: StoreReader, calendar: Calendar, base: str, configured: set[str]) -> dict[str, Any]:
+def page(
+    reader: StoreReader, calendar: Calendar, base: str, configured: set[str], audit: AuditResult | None = None
+) -> dict[str, Any]:
+    """`audit`: of the journal, as a person last had it verified."""
     now = clock.wall()
     seen = last_night(reader)
     since = seen.since or 0.0
     facts = nightly.night(reader, seen)
     headline = verdict.night(facts)
     first, second = split(headline.sentence)
-    asks = needs_you(reader, seen, configured)
+    asks = needs_you(reader, seen, configured, calendar)
     jobs = all_rows(reader)
     every_run = [one for group in seen.groups.values() for one in group.runs]
     drawing = Drawing(reader, calendar, since, max(now, since + 3600), now)
     return {
         "headline": headline,
+        "audit": audit,
+        "reasons": words.spoken(headline.reasons, facts.risen, f"{base}job/{quote(facts.risen)}"),
         "first": first,
         "second": second,
         "tone": TONES[headline.tone],
         "since": since,
         "now": now,
-        "figures": figures(reader, calendar, facts, now),
+        "figures": figures(reader, calendar, facts, now, audit),
         "asks": asks[:_ASKS],
         "asks_more": max(len(asks) - _ASKS, 0),
         "needs": len(asks),
@@ -89,11 +96,11 @@ def page(reader: StoreReader, calendar: Calendar, base: str, configured: set[str
     }
 
 
-def needs_you(reader: StoreReader, seen: Overview, configured: set[str]) -> list[AttentionRow]:
+def needs_you(reader: StoreReader, seen: Overview, configured: set[str], calendar: Calendar) -> list[AttentionRow]:
     asks = [_of_run(reader, one) for one in seen.needs_you.runs]
     asks += [_of_decision(one) for one in seen.decisions_besides_runs]
     asks += [_of_agent(one) for one in seen.agents]
-    asks += [_of_slot(row, configured) for row in seen.overdue]
+    asks += [_of_slot(row, configured, calendar) for row in seen.overdue]
     asks += [_of_demoted(row) for row in seen.demoted]
     asks += [_of_undelivered(one) for one in seen.undelivered]
     urgent = (statuses.IN_DOUBT, "in doubt", "no end reported", "lapsed")
@@ -103,6 +110,7 @@ def needs_you(reader: StoreReader, seen: Overview, configured: set[str]) -> list
 def _of_run(reader: StoreReader, one: RunView) -> AttentionRow:
     run = one.run
     said = run_facts.run_verdict(reader, run, one.status)
+    offered = buttons.of_run(reader, run, one.status)
     last = run_facts.last_line(reader, run)
     return AttentionRow(
         look=words.look_of(run, one.status),
@@ -111,14 +119,22 @@ def _of_run(reader: StoreReader, one: RunView) -> AttentionRow:
         at=run.changed,
         sentence=said.sentence,
         last_line="" if words.short(last, 60).rstrip("…") in said.sentence else last,
-        twin=advice.text(one.next),
+        twin=_twin(reader, one, offered),
         buttons=(
-            *buttons.of_run(reader, run, one.status),
+            *offered,
             buttons.Button(label="Log", href=f"run/{run.id}#log")
             if run.held is None
             else buttons.Button(label="See the plan", href=f"run/{run.id}#plan"),
         ),
     )
+
+
+def _twin(reader: StoreReader, one: RunView, offered: list[Button]) -> str:
+    """The first button in a shell, with as much of the id as tells it from the others."""
+    verb = {"retry": "retry", "approve": "approve", "resolve": "resolve"}.get(offered[0].action) if offered else None
+    typed = advice.to(verb, one.run.id) if verb else one.next
+    short = reader.ledger.history.short(one.run.id)
+    return advice.text(advice.to(*(short if word == one.run.id else word for word in typed.words)))
 
 
 def _of_agent(one: AgentView) -> AttentionRow:
@@ -148,14 +164,15 @@ def _of_decision(one: OpenDecision) -> AttentionRow:
     )
 
 
-def _of_slot(row: Row, configured: set[str]) -> AttentionRow:
+def _of_slot(row: Row, configured: set[str], calendar: Calendar) -> AttentionRow:
     slot = name_of(row.next_due)
     return AttentionRow(
         look=words.look("overdue"),
         title=row.job,
         href=f"job/{row.job}",
         at=row.next_due,
-        sentence="Its slot is due, and no machine has begun it. Is `nightlatch serve` running on a machine that may?",
+        sentence=f"Due at {calendar.clock(row.next_due)} and started nowhere. A machine that may run it, and on which "
+        "nightlatch serve is up, starts it by itself.",
         twin=advice.command("run", row.job, "--slot", slot),
         buttons=tuple(buttons.of_slot(row, slot, configured=row.job in configured)),
     )
@@ -197,7 +214,9 @@ def split(sentence: str) -> tuple[str, str]:
     return (f"{head}.", rest) if dot else (sentence, "")
 
 
-def figures(reader: StoreReader, calendar: Calendar, facts: verdict.Night, now: float) -> list[Figure]:
+def figures(
+    reader: StoreReader, calendar: Calendar, facts: verdict.Night, now: float, audit: AuditResult | None
+) -> list[Figure]:
     """Each against its own last fourteen nights."""
     history = reader.ledger.history
     today = date.fromisoformat(history.day(now))
@@ -238,7 +257,7 @@ def figures(reader: StoreReader, calendar: Calendar, facts: verdict.Night, now: 
             href="leases",
             spark=svg.spark([float(one) for one in refused.values()], label="Stale writes refused, the last 14 days"),
         ),
-        _journal(reader, facts),
+        _journal(reader, audit),
     ]
 
 
@@ -248,14 +267,13 @@ def _of_slots(facts: verdict.Night) -> str:
     return f"{count(facts.well)} of them well" if facts.ended else "nothing ended"
 
 
-def _journal(reader: StoreReader, facts: verdict.Night) -> Figure:
+def _journal(reader: StoreReader, audit: AuditResult | None) -> Figure:
+    """What is known of it: nothing is called whole that nobody has read."""
+    if audit is not None:
+        read = f"{count(audit.entries)} entries in {count(audit.chains)} chains"
+        return Figure(
+            name="Journal", number="broken" if audit.breaks else "whole", note=read, href="journal?verify=1", spark=""
+        )
     chains = len(reader.ledger.history.jobs())
-    word = {True: "whole", False: "broken", None: "kept"}[facts.journal_whole]
-    note = f"{count(chains)} chain{'' if chains == 1 else 's'}"
-    return Figure(
-        name="Journal",
-        number=word,
-        note=f"{note}, not verified here" if word == "kept" else note,
-        href="journal",
-        spark="",
-    )
+    note = f"of {count(chains)} job{'' if chains == 1 else 's'}; verify it"
+    return Figure(name="Journal", number="kept", note=note, href="journal?verify=1", spark="")

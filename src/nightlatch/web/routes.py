@@ -12,6 +12,7 @@ from ..runtime.supervisor.run import kept_output
 from . import job, jobs, journal, leases, night, now, output, run, usage
 from .draw import FOLDER
 from .guard import COOKIE, HEADERS
+from .live import let_go, send
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,9 +52,9 @@ class Pages:
 
     async def now(self, request: web.Request) -> web.Response:
         site = self._site
-        facts = await site.read(now.page, site.calendar, site.base, site.configured())
+        facts = await site.read(now.page, site.calendar, site.base, site.configured(), site.audit)
         site.needs = facts["needs"]
-        return site.draw(request, "now.html", "now", hosts=(), **facts)
+        return site.draw(request, "now.html", "now", **facts)
 
     async def run(self, request: web.Request) -> web.Response:
         site, query = self._site, request.query
@@ -73,7 +74,7 @@ class Pages:
         return site.draw(request, "run.html", "jobs", twin_of=facts.pop("twin"), **facts)
 
     async def jobs(self, request: web.Request) -> web.Response:
-        facts = await self._site.read(jobs.page, request.query.get("by", "need"))
+        facts = await self._site.read(jobs.page, request.query.get("by", "need"), request.query.get("after", ""))
         return self._site.draw(request, "jobs.html", "jobs", **facts)
 
     async def job(self, request: web.Request) -> web.Response:
@@ -101,6 +102,7 @@ class Pages:
 
     async def journal(self, request: web.Request) -> web.Response:
         facts = await self._site.read(journal.page, _filter(request), "verify" in request.query)
+        self._site.audit = facts["audit"] or self._site.audit
         return self._site.draw(request, "journal.html", "journal", **facts)
 
     async def export(self, request: web.Request) -> web.StreamResponse:
@@ -128,8 +130,11 @@ class Pages:
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={**HEADERS, **headers})
         await response.prepare(request)
-        while data := await self._site.work(lambda: next(pieces, b"")):
-            await response.write(data)
+        try:
+            while data := await self._site.work(lambda: next(pieces, b"")):
+                await send(response, data)
+        except TimeoutError:
+            return let_go(request)
         return response
 
     async def find(self, request: web.Request) -> web.Response:

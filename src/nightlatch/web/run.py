@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ..core import advice, statuses
+from ..core import stage as stages
 from ..core.printable import printable
 from ..core.value import value
 from ..ledger import kinds
 from ..observe import changes, plans, run_facts, verdict
 from ..observe.details import details
-from ..observe.figures import count, money, span
+from ..observe.figures import about, count, money, times
 from ..observe.timeline import timeline
-from ..store import held
+from ..runtime.supervisor.run.rows import read_row
 from ..system import identity
-from . import buttons, output, words
+from . import buttons, output, svg, words
 from .running import gauges
 from .upcoming import usual
 from .waterfall import waterfall
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from ..observe.verdict import RunFacts
     from .words import Calendar
 
+_DEAR = 1.5  # times the usual
 _DIFF = 60_000  # characters of a diff that are shown
 _STORY = 60  # sentences; the rest behind a link
 TONES = {verdict.CALM: "ok", verdict.DECIDE: "wait", verdict.ALARM: ""}
@@ -75,10 +78,11 @@ def page(
     until: int | None = None,
     find: str = "",
 ) -> dict[str, Any]:
-    seen = details(reader, run)
+    seen = details(reader, run, in_outline=True)
     facts = run_facts.run_facts(reader, run, seen.status)
     headline = verdict.run(facts, calendar.clock)
     story = _story(seen, whole_story)
+    tone = "run" if seen.status == statuses.RUNNING else TONES[headline.tone]
     folder = output.folder_of(reader, run.id)
     elsewhere = bool(run.host) and run.host != identity.host() and not output.end(folder, 1).total
     found, more_found = output.find(folder, find) if find else ([], False)
@@ -88,17 +92,19 @@ def page(
         "look": words.look_of(run, seen.status),
         "plan": _plan(reader, run),
         "headline": headline,
-        "tone": "run" if seen.status == statuses.RUNNING else TONES[headline.tone],
-        "more": _more(seen, facts, calendar),
+        "tone": tone,
+        "said": words.emphasis(headline.sentence, tone),
+        "stage": stages.of(row, "") if (row := read_row(reader.store, run.job)) else "",
+        "more": _more(reader, seen, facts, calendar),
         "buttons": buttons.of_run(reader, run, seen.status),
-        "twin": advice.text(seen.choices[0]) if seen.choices else advice.command("show", run.id),
-        "sheet": _sheet(reader, seen, facts),
+        "twin": _twin(reader, run, seen),
+        "sheet": _sheet(reader, calendar, seen, facts),
         "live": run.status in statuses.OPEN,
         "fall": waterfall(seen, calendar, facts.now),
         "story": story[-_STORY:] if not whole_story else story,
         "story_more": len(story) > _STORY and not whole_story,
         "whole_story": whole_story,
-        "entries": len(seen.entries),
+        "entries": seen.entries_in_all,
         "against": _against(reader, run),
         "log": output.end(folder, until=until),
         "until": until,
@@ -128,71 +134,139 @@ def safe_text(text: str) -> str:
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
-def _more(seen: Details, facts: RunFacts, calendar: Calendar) -> str:
+def _twin(reader: StoreReader, run: RunRow, seen: Details) -> str:
+    """What is done about it most likely, in a shell; with as much of the id as tells it from the others."""
+    typed = next((one for one in seen.choices if one.words[0] != "logs"), None) or advice.to("show", run.id)
+    short = reader.ledger.history.short(run.id)
+    return advice.text(advice.to(*(short if word == run.id else word for word in typed.words)))
+
+
+def _more(reader: StoreReader, seen: Details, facts: RunFacts, calendar: Calendar) -> str:
     """The reasons, in a second paragraph."""
     run = seen.run
     parts = []
     if seen.status == statuses.RUNNING and facts.started:
-        parts.append(f"On {run.host or 'this machine'} for {span(facts.now - facts.started)}.")
-        if facts.timeout:
-            left = facts.timeout - (facts.now - facts.started)
-            parts.append(f"{span(max(left, 0.0))} of {span(facts.timeout)} are left.")
+        passed = facts.now - facts.started
+        parts.append(f"On {run.host or 'this machine'} for {about(passed)}{_left(facts, passed)}.")
         if run.cancel:
             parts.append(f"{run.cancel} asked for its end.")
-    lost = [one for one in seen.attempts if one.status == statuses.LOST]
-    if lost and run.attempt > 1:
-        hosts = ", ".join(dict.fromkeys(one.holder.host for one in lost))
-        parts.append(
-            f"{len(lost)} attempt{'' if len(lost) == 1 else 's'} before it {'was' if len(lost) == 1 else 'were'} "
-            f"lost ({hosts})."
-        )
-    if run.ended is not None and run.usage.usd:
-        parts.append(f"It used {words.used(run.usage)}.")
+    parts += _took_over(seen, facts, calendar)
     if refused := seen.refusals:
-        late = "One stale write was" if len(refused) == 1 else f"{len(refused)} stale writes were"
-        parts.append(f"{late} refused; nothing landed twice.")
+        host = next(
+            (one.holder.host for one in seen.attempts if str(one.attempt) == refused[-1].facts.get("attempt")), ""
+        )
+        when = calendar.clock(refused[-1].at)
+        late = (
+            f"A write of {host} at {when}"
+            if len(refused) == 1 and host
+            else f"The last write that came late, at {when},"
+        )
+        parts.append(f"{late} was refused; nothing landed twice.")
+    usual_usd = usual(reader, run.job)[1]
+    if run.ended is not None and usual_usd and run.usage.usd >= _DEAR * usual_usd:
+        parts.append(f"It cost {times(run.usage.usd / usual_usd)} the usual.")
     if seen.reason and seen.reason not in verdict.run(facts, calendar.clock).sentence:
         parts.append(f"{words.short(seen.reason)}.")
     return " ".join(parts)
 
 
-def _sheet(reader: StoreReader, seen: Details, facts: RunFacts) -> list[Fact]:
+def _left(facts: RunFacts, passed: float) -> str:
+    """, within its bounds: 1h 18m and $2.39 are left"""
+    left = []
+    if facts.timeout:
+        left.append(about(max(facts.timeout - passed, 0.0)))
+    if facts.budget_usd:
+        left.append(money(max(facts.budget_usd - facts.usd, 0.0)))
+    return f", within its bounds: {' and '.join(left)} {'are' if len(left) > 1 else 'is'} left" if left else ""
+
+
+def _took_over(seen: Details, facts: RunFacts, calendar: Calendar) -> list[str]:
+    """macbook was lost after 3m 24s; mini took over at 02:14 and needed 37m and $2.84 of $4.00."""
+    run, ended = seen.run, facts.ended is not None and seen.run.attempt
+    needed = about(run.elapsed) if ended and run.elapsed else ""
+    if ended and run.usage.usd:
+        bound = f" of {money(facts.budget_usd)}" if facts.budget_usd else ""
+        needed = _and(needed, f"{words.used(run.usage)}{bound}")
+    if len(seen.attempts) > 1 and seen.attempts[-2].status == statuses.LOST:
+        before, now = seen.attempts[-2:]
+        left = f"{before.holder.host} was lost after {about(before.elapsed)}"
+        same = "the next attempt began" if before.holder.host == now.holder.host else f"{now.holder.host} took over"
+        return [f"{left}; {same} at {calendar.clock(now.started)}{f' and needed {needed}' if needed else ''}."]
+    return [f"It needed {needed}."] if needed else []
+
+
+def _and(*parts: str) -> str:
+    return " and ".join(filter(None, parts))
+
+
+def _sheet(reader: StoreReader, calendar: Calendar, seen: Details, facts: RunFacts) -> list[Fact]:
     run = seen.run
     takes, usd = usual(reader, run.job)
     time, progress, paid = gauges(facts)
-    took = _with(time.bound, f"usually {span(takes)}" if takes else "")
+    took = _with(time.bound, f"usually {about(takes)}" if takes else "")
     rows = [
-        Fact(name="Key · slot" if run.slot else "Key", text=seen.key, small=run.slot),
+        Fact(name="Key · slot" if run.slot else "Key", text=seen.key, small=_slot(calendar, run)),
         Fact(name="Time", text=time.now, small=took, meter=time.meter),
     ]
-    if facts.done or facts.total:
+    if facts.ended is None and (facts.done or facts.total):
         note = f"“{words.short(run.message, 60)}”" if run.message else ""
         rows.append(Fact(name="Progress", text=progress.now, small=_with(progress.bound, note), meter=progress.meter))
     tokens = f"{count(run.usage.tokens)} tokens" if run.usage.tokens else ""
-    cost = _with(paid.bound, tokens, f"usually {money(usd)}" if usd else "")
-    rows.append(Fact(name="Used", text=paid.now or "nothing", small=cost, meter=paid.meter))
-    if run.attempt:
+    cost = _with(paid.bound if paid.now else "", f"usually {money(usd)}" if usd else "") or tokens
+    rows.append(
+        Fact(
+            name="Used",
+            text=paid.now or "nothing",
+            small=cost,
+            meter=_dear(run, usd, facts.budget_usd) or paid.meter,
+            title=tokens,
+        )
+    )
+    if seen.status == statuses.RUNNING:
+        rows.append(_lease(reader, seen))
+    elif run.attempt:
         before = [one for one in seen.attempts[:-1] if one.holder.host != run.holder.host]
         pid = f", pid {run.holder.pid}" if run.holder.pid else ""
         other = f"before it {before[-1].holder.host}" if before else ""
         rows.append(Fact(name="Holder", text=run.holder.host, small=_with(f"{run.holder.user}{pid}", other)))
         earlier = seen.attempts[-2].token if len(seen.attempts) > 1 else 0
-        note = f"before it {words.tail_of(earlier)}" if earlier else _lease(reader, seen)
+        note = f"before it {words.tail_of(earlier)}" if earlier else ""
         rows.append(Fact(name="Token", code=words.tail_of(run.token), title=str(run.token), small=note))
     rows.append(Fact(name="Command", code=words.short(run.command, 200) or "–"))
     if run.definition:
         rows.append(Fact(name="Definition", code=words.hash_of(run.definition), title=run.definition))
     chain, _, head = run.anchor.rpartition(":")
-    entries, kept = f"{count(len(seen.entries))} entries", f"head {chain}:{head[:4]}…" if head else ""
+    entries, kept = f"{count(seen.entries_in_all)} entries", f"head {chain}:{head[:4]}…" if head else ""
     rows.append(Fact(name="Journal", text=entries, small=kept, title=run.anchor))
     return rows
 
 
-def _lease(reader: StoreReader, seen: Details) -> str:
-    if seen.status != statuses.RUNNING:
+def _slot(calendar: Calendar, run: RunRow) -> str:
+    """The slot in the ledger's zone, if it is one time."""
+    try:
+        return f"{calendar.clock(datetime.fromisoformat(run.slot).timestamp())} {calendar.name}" if run.slot else ""
+    except ValueError:
+        return run.slot
+
+
+def _dear(run: RunRow, usual_usd: float, budget: float | None) -> Any:
+    """What it cost against the usual, if it cost much more."""
+    if not usual_usd or not budget or run.usage.usd < _DEAR * usual_usd:
         return ""
-    record = reader.store.read(seen.run.job)
-    return f"lease until {held.time_of(record.until)}" if record and record.grant == seen.run.grant else ""
+    label = f"{money(run.usage.usd)} of {money(budget)}, usually {money(usual_usd)}"
+    return svg.meter(run.usage.usd / budget, words.WAIT, label=label)
+
+
+def _lease(reader: StoreReader, seen: Details) -> Fact:
+    """Of what runs: by whom, with which token, and how long the lease is good without being renewed."""
+    run, record = seen.run, reader.store.read(seen.run.job)
+    left = record.left if record and record.grant == run.grant else None
+    meter: Any = ""
+    if record and left is not None and record.ttl:
+        meter = svg.meter(left / record.ttl, words.OK, label=f"{max(left, 0):.0f} of {record.ttl:.0f} seconds left")
+    note = f"{about(max(left, 0.0))} left of its lease" if left is not None else str(run.holder)
+    text = f"{run.holder.host}, token {words.tail_of(run.token)}"
+    return Fact(name="Lease", text=text, small=note, meter=meter, title=f"{run.holder}, token {run.token}")
 
 
 def _with(*parts: str) -> str:
@@ -236,11 +310,13 @@ def _against(reader: StoreReader, run: RunRow) -> dict[str, Any] | None:
     """What went in, beside what went into the last run that succeeded before it."""
     if not run.attempt:
         return None
-    series = reader.ledger.history.series(run.job, most=30)
+    series = reader.ledger.history.series(run.job, most=60)
     earlier = [one for one in series if one.status == statuses.SUCCEEDED and one.run != run.id and one.at < run.changed]
     if not earlier:
         return None
-    last = earlier[-1]
+    last, title = earlier[-1], "Against the run before"
+    if usual_run := _last_usual(reader, run):
+        last, title = next((one for one in earlier if one.run == usual_run), last), "Against the last usual run"
     before, after = changes.went_in(reader, last.run), changes.went_in(reader, run.id)
     different = changes.differences(before, after)
     rows = [
@@ -254,7 +330,15 @@ def _against(reader: StoreReader, run: RunRow) -> dict[str, Any] | None:
                 {"fact": "used" if name == "usd" else name, "before": show(then), "after": show(now), "cause": False}
             )
     same = [name for name in after if name not in {one.fact for one in different}]
-    return {"run": last.run, "at": last.at, "rows": rows, "same": ", ".join(same)}
+    return {"run": last.run, "at": last.at, "rows": rows, "same": ", ".join(same), "title": title}
+
+
+def _last_usual(reader: StoreReader, run: RunRow) -> str:
+    """The last run before the job got expensive, if this one is part of that."""
+    for change in changes.job_changes(reader, run.job).current if run.usage.usd else ():
+        if change.what == "usd" and change.shift.first.at <= run.changed:
+            return change.shift.last_usual.run
+    return ""
 
 
 def _fact(name: str, text: str) -> str:

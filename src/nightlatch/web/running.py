@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..core import statuses
 from ..core.value import value
 from ..observe import run_facts, verdict
-from ..observe.figures import count, money, span
+from ..observe.figures import about, count, money
 from . import svg
 from .words import short
 
@@ -51,31 +52,32 @@ def gauges(facts: RunFacts) -> list[Gauge]:
     """Time, progress and money, each against its bound; of one that has ended, where it ended."""
     end = verdict.expected_end(facts) if facts.ended is None else None
     passed = max((facts.now if facts.ended is None else facts.ended) - (facts.started or facts.now), 0.0)
+    over = "" if facts.ended is None else "bad" if facts.status in statuses.FAILURES else "ok"
     share = facts.done / facts.total if facts.total else 0.0
     pace = (end - facts.started) if end and facts.started else None
-    found = [_gauge("Time", span(passed), passed, facts.timeout, pace, span)]
+    found = [_gauge("Time", about(passed), passed, facts.timeout, pace, about, over)]
     if facts.total:
         far = f"{count(facts.done)}", f"of {count(facts.total)}"
         label = f"{far[0]} {far[1]}"
-        found.append(Gauge(name="Progress", now=far[0], bound=far[1], meter=svg.meter(share, label=label)))
+        found.append(Gauge(name="Progress", now=far[0], bound=far[1], meter=svg.meter(share, over, label=label)))
     elif facts.done:
         found.append(Gauge(name="Progress", now=count(facts.done), bound="done"))
     else:
         found.append(Gauge(name="Progress", now="", bound="no progress reported"))
     if facts.usd or facts.budget_usd:
         at_end = facts.usd / share if share and end else None
-        found.append(_gauge("Used", money(facts.usd), facts.usd, facts.budget_usd, at_end, money))
+        found.append(_gauge("Used", money(facts.usd), facts.usd, facts.budget_usd, at_end, money, over))
     else:
         found.append(Gauge(name="Used", now="", bound="nothing reported"))
     return found
 
 
-def _gauge(name: str, now: str, amount: float, bound: float | None, pace: float | None, show: Any) -> Gauge:
+def _gauge(name: str, now: str, amount: float, bound: float | None, pace: float | None, show: Any, kind: str) -> Gauge:
     if not bound:
         ahead = f"about {show(pace)} in all" if pace else "no bound"
         return Gauge(name=name, now=now, bound=ahead)
     label = f"{now} of {show(bound)}" + (f", {show(pace)} at this pace" if pace else "")
-    kind = "bad" if amount > bound else "wait" if pace and pace > bound else ""
+    kind = "bad" if amount > bound else "wait" if pace and pace > bound else kind
     return Gauge(
         name=name,
         now=now,

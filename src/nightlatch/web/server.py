@@ -17,9 +17,10 @@ from ..store import url as stores
 from .access import Access
 from .actions import Actions
 from .connections import OpenConnections
-from .guard import BODY_SIZE, Guard
+from .guard import BODY_SIZE, Guard, at_own_port
 from .live import Live
 from .routes import Pages
+from .scraping import Scraping
 from .settings import PORT
 from .site import Site
 
@@ -33,9 +34,12 @@ _IDLE = 30.0  # seconds that a connection may be kept between two requests
 
 
 class PagesServer:
-    def __init__(self, store: str, *, port: int = PORT, read_only: bool = False, url: str = "") -> None:
-        """`url`: where a proxy shows the pages to others."""
+    def __init__(
+        self, store: str, *, port: int = PORT, read_only: bool = False, url: str = "", metrics_port: int = 0
+    ) -> None:
+        """`url`: where a proxy shows the pages to others. `metrics_port`: where the metrics are, without a token."""
         self._store, self._port, self._read_only, self._url = store, port, read_only, url
+        self._metrics_port = metrics_port
         self.access = Access(stores.folder_of(store))
 
     def run(
@@ -50,44 +54,66 @@ class PagesServer:
         site = Site(self._store, self.access, guard)
         app = web.Application(middlewares=[guard.middleware, site.explained], client_max_size=BODY_SIZE)
         app.add_routes(routes(site, read_only=self._read_only))
-        runner = web.AppRunner(
-            app,
-            access_log=None,
-            keepalive_timeout=_IDLE,
-            max_line_size=8190,
-            max_field_size=8190,
-            shutdown_timeout=1.0,
-            handler_cancellation=True,
-        )
-        await runner.setup()
-        assert runner.server
-        guard.connections = OpenConnections(runner.server)
         listener = bound(self._port)
         guard.port = listener.getsockname()[1]
-        server = await asyncio.get_running_loop().create_server(guard.connections, sock=listener)
+        runner, guard.connections, server = await _served(app, listener)
         self.access.note_port(guard.port)
         if guard.port != self._port and self._port:
             say(f"port {self._port} is taken, so the pages are at port {guard.port}")
         say(f"the pages are at http://127.0.0.1:{guard.port}; open them with: nightlatch open")
+        started = [(runner, server), *(await self._metrics(site, say) if self._metrics_port else [])]
         ready(guard.port)
         try:
             await _asked_to_end(child)
         finally:
             self.access.forget_port(guard.port)
-            server.close()
-            await runner.cleanup()
+            for runner, server in started:
+                server.close()
+                await runner.cleanup()
             site.close()
+
+    async def _metrics(self, site: Site, say: Say) -> list[tuple[web.AppRunner, asyncio.Server]]:
+        """At their own port; the pages are shown even if that is taken."""
+        try:
+            listener = bound(self._metrics_port, following=0)
+        except UsageError as error:
+            say(str(error))
+            return []
+        app = web.Application(middlewares=[at_own_port(self._metrics_port)], client_max_size=BODY_SIZE)
+        app.add_routes(Scraping(site).alone())
+        runner, _, server = await _served(app, listener)
+        say(f"the metrics are at http://127.0.0.1:{self._metrics_port}/metrics")
+        return [(runner, server)]
+
+
+async def _served(
+    app: web.Application, listener: socket.socket
+) -> tuple[web.AppRunner, OpenConnections, asyncio.Server]:
+    """An application behind our limits of headers and connections."""
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        keepalive_timeout=_IDLE,
+        max_line_size=8190,
+        max_field_size=8190,
+        shutdown_timeout=1.0,
+        handler_cancellation=True,
+    )
+    await runner.setup()
+    assert runner.server
+    connections = OpenConnections(runner.server)
+    return runner, connections, await asyncio.get_running_loop().create_server(connections, sock=listener)
 
 
 def routes(site: Site, *, read_only: bool) -> list[web.RouteDef]:
     """With `read_only` there is no route that changes anything."""
-    found = [*Pages(site).routes(), *Live(site).routes()]
+    found = [*Pages(site).routes(), *Live(site).routes(), *Scraping(site).routes()]
     return found if read_only else [*found, *Actions(site).routes()]
 
 
-def bound(port: int) -> socket.socket:
+def bound(port: int, following: int = _NEXT) -> socket.socket:
     """A listening socket at this port, or at the next one that is free. 0: any."""
-    for number in range(port, port + _NEXT + 1) if port else [0]:
+    for number in range(port, port + following + 1) if port else [0]:
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -98,7 +124,9 @@ def bound(port: int) -> socket.socket:
             listener.close()
             if error.errno != errno.EADDRINUSE:
                 raise
-    raise UsageError(f"ports {port} to {port + _NEXT} are all taken: name another one with --port")
+    if not following:
+        raise UsageError(f"port {port} of [pages] metrics_port is taken: name another one")
+    raise UsageError(f"ports {port} to {port + following} are all taken: name another one with --port")
 
 
 async def _asked_to_end(child: bool) -> None:

@@ -17,16 +17,17 @@ PORT = 4747
 @value(frozen=True, kw_only=True)
 class PagesSettings:
     port: int = PORT  # the next free one, if it is taken
+    metrics_port: int = 0  # where Prometheus finds the metrics without a token; 0: nowhere
     url: str = ""  # where a proxy on this machine shows them to others, by https
 
 
 def read(section: Section) -> PagesSettings:
     found: dict[str, object] = {}
-    for key, at in section.table(("port", "url")).items():
-        if key == "port":
-            found[key] = checks.whole(at.value, "port", least=1)
+    for key, at in section.table(("port", "url", "metrics_port")).items():
+        if key in ("port", "metrics_port"):
+            found[key] = checks.whole(at.value, key, least=1)
             if at.value > 65535:
-                section.mistake("port is at most 65535", key)
+                section.mistake(f"{key} is at most 65535", key)
         else:
             text = checks.text(at.value, "url")
             parts = urlsplit(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,10 +21,12 @@ from . import draw
 from .words import Calendar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from markupsafe import Markup
 
+    from ..core.job import Job
+    from ..ledger.audit import AuditResult
     from .access import Access, Session
     from .guard import Guard
 
@@ -61,11 +64,13 @@ class Frame:
 class Site:
     def __init__(self, url: str, access: Access, guard: Guard) -> None:
         self.url, self.access, self.guard = url, access, guard
+        self.audit: AuditResult | None = None  # of the journal, as it was last verified here
         self.needs = 0  # how many things need a person, as of the last look
         self.calendar = Calendar("UTC")  # until the ledger says which
         self._templates = draw.environment()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="pages")
         self._local = threading.local()
+        self._memo: dict[Any, tuple[float, Any]] = {}  # of all readers
 
     @property
     def base(self) -> str:
@@ -111,14 +116,23 @@ class Site:
             )
         except UsageError as error:
             return self.message(request, "That cannot be shown.", str(error), status=404, back=self.base)
+        except (web.HTTPException, OSError, RuntimeError):
+            raise  # replies, and connections that are gone
+        except Exception:  # noqa: BLE001 - a page that cannot be drawn is a page that says so
+            traceback.print_exc()
+            text = "The reason is in the log of the process that draws these pages."
+            return self.message(request, "This page could not be drawn.", text, status=500, back=self.base)
 
     def configured(self) -> set[str]:
         """The jobs of the nightlatch.toml that counts here: they can be started from a page."""
+        return set(self.jobs())
+
+    def jobs(self) -> Mapping[str, Job]:
         try:
             file = place.find()
-            return set(load(file).jobs) if file else set()
+            return load(file).jobs if file else {}
         except BadConfig:
-            return set()
+            return {}
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -127,10 +141,11 @@ class Site:
         found: StoreReader | None = getattr(self._local, "reader", None)
         if found is None or not found.has_ledger:
             found = self._local.reader = StoreReader(self.url)
+            found.memo = self._memo
             self.calendar = Calendar(found.ledger.history.zone)
         found.look_again()
         return found
 
 
 def _nothing() -> dict[str, Any]:
-    return {"empty": True, "now": clock.wall(), "unreachable": ""}
+    return {"empty": True, "now": clock.wall(), "unreachable": "", "audit": None}

@@ -9,6 +9,7 @@ from markupsafe import Markup, escape
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+_BEFORE_THE_GAP, _BEHIND_THE_GAP = 86.0, 94.0  # per cent of a track
 _LEAST = 0.45  # per cent of a track: a run of a second is still to be seen
 _SHIELD = (
     '<path class="shield" d="M0-8.5l7 2.4v4.2c0 4-2.9 7-7 8.6-4.1-1.6-7-4.6-7-8.6v-4.2z"/>'
@@ -56,26 +57,41 @@ def strip(runs: Sequence[tuple[str, float]], *, slots: int = 60, label: str = ""
     paths: dict[str, list[str]] = {}
     first = slots - len(runs)
     for index, (kind, share) in enumerate(runs):
-        high = round(max(0.15, min(share, 1.0)) * 100)
-        paths.setdefault(kind, []).append(f"M{(first + index) * 10 + 1} 100h7v-{high}h-7z")
+        high = round(max(0.15, min(share, 1.0)) * 20)
+        paths.setdefault(kind, []).append(f"M{first + index} 20v-{high}")
     drawn = Markup("").join(
-        Markup('<path class="b {}" d="{}"/>').format(kind, "".join(parts)) for kind, parts in paths.items()
+        Markup('<path class="l {}" d="{}"/>').format(kind, "".join(parts)) for kind, parts in paths.items()
     )
     return Markup(
-        '<svg class="strip" role="img" aria-label="{}" viewBox="0 0 {} 100" preserveAspectRatio="none">{}</svg>'
-    ).format(label, slots * 10, drawn)
+        '<svg class="strip" role="img" aria-label="{}" viewBox="-.5 0 {} 20" preserveAspectRatio="none">{}</svg>'
+    ).format(label, slots, drawn)
 
 
 class Track:
     """One row of a timeline from `begin` to `end`."""
 
-    def __init__(self, begin: float, end: float, *, now: float | None = None, grid: Sequence[float] = ()) -> None:
+    def __init__(
+        self,
+        begin: float,
+        end: float,
+        *,
+        now: float | None = None,
+        grid: Sequence[float] = (),
+        late: float | None = None,
+    ) -> None:
+        """`late`: the last of what came long after the end. It is drawn at the right, behind a gap in the scale."""
         self._begin, self._length = begin, max(end - begin, 1.0)
         self._now, self._grid = now, grid
+        self._late, self._width = late, 100.0 if late is None else _BEFORE_THE_GAP
 
     def at(self, moment: float) -> float:
         """In per cent."""
-        return min(max((moment - self._begin) / self._length * 100, 0.0), 100.0)
+        share = (moment - self._begin) / self._length
+        if self._late is not None and share > 1:
+            end = self._begin + self._length
+            far = (moment - end) / max(self._late - end, 1.0)
+            return min(_BEHIND_THE_GAP + far * (100 - _BEHIND_THE_GAP), 100.0)
+        return min(max(share * self._width, 0.0), self._width)
 
     def bar(self, begin: float, end: float, kind: str, title: str, href: str = "", y: int = 9) -> Markup:
         left = self.at(begin)
@@ -85,6 +101,12 @@ class Track:
         )
         named = Markup("<title>{}</title>{}").format(title, rect)
         return Markup('<a href="{}">{}</a>').format(href, named) if href else Markup("<g>{}</g>").format(named)
+
+    def thread(self, begin: float, end: float) -> Markup:
+        """From something to what came of it later."""
+        return Markup('<line class="link-line" x1="{:.2f}%" x2="{:.2f}%" y1="14" y2="14"/>').format(
+            self.at(begin), self.at(end)
+        )
 
     def shield(self, at: float, title: str, href: str = "") -> Markup:
         return self._mark(at, _SHIELD, title, href)
@@ -99,9 +121,8 @@ class Track:
         return self._mark(at, _CHEVRON.format(kind=escape(kind)), title)
 
     def call(self, at: float, *, dear: bool) -> Markup:
-        return Markup('<circle class="call{}" cx="{:.2f}%" cy="14" r="{:.1f}"/>').format(
-            " dear" if dear else "", self.at(at), 4.6 if dear else 3.0
-        )
+        kind, size = (" dear", 4.6) if dear else ("", 3.0)
+        return Markup(f'<circle class="call{kind}" cx="{self.at(at):.2f}%" cy="14" r="{size}"/>')  # noqa: S704 - ours
 
     def row(self, label: str, marks: Iterable[Markup]) -> Markup:
         """The grid is drawn once, with the axis, and used by every row."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from ..core import statuses
 from ..core.row import COLLAPSED, RAN
 from ..core.value import value
 from ..ledger import kinds
 from ..ledger.slots import merged
-from ..observe.figures import span
+from ..observe.figures import about, span
+from ..observe.slots import is_overdue
+from .machines import Machines
 from .svg import Track
 from .words import BAD, DOUBT, IDLE, OK, RUN, WAIT, look, used
 
@@ -22,9 +25,11 @@ if TYPE_CHECKING:
     from ..ledger.records import Entry
     from ..observe.reader import StoreReader
     from ..observe.run_views import RunView
+    from .machines import MachineRow
     from .words import Calendar
 
 _ATTEMPTS = 100  # runs whose earlier attempts are drawn too
+_ROWS = 60  # jobs: the most urgent first
 _BARS = 120  # of a job: more are one to a pixel
 ORDER = (DOUBT, BAD, WAIT, RUN, OK, IDLE)
 
@@ -41,6 +46,8 @@ class TimelineRow:
 class NightTimeline:
     axis: Markup
     rows: tuple[TimelineRow, ...]
+    machines: tuple[MachineRow, ...] = ()
+    more: int = 0  # jobs that are not drawn
 
 
 class Drawing:
@@ -50,6 +57,8 @@ class Drawing:
         self._track = Track(begin, end, now=now, grid=[at for at, _ in self._hours])
         self._now = now if now is not None else end
         self._looked_up = 0
+        self._machines = Machines(reader, begin, end)
+        self._shown_now = now
 
     def night(self, runs: Sequence[RunView], refused: Iterable[Entry], rows: Iterable[Row], base: str) -> NightTimeline:
         jobs: dict[str, list[RunView]] = {}
@@ -61,12 +70,22 @@ class Drawing:
             if self._begin <= entry.at < self._end:
                 late.setdefault(entry.chain.removeprefix("job:"), []).append(entry)
         known = {row.job: row for row in rows}
-        names = sorted({*jobs, *late, *known}, key=lambda name: self._urgency(jobs.get(name, []), name))
+        names = sorted(
+            {*jobs, *late, *known}, key=lambda name: self._urgency(jobs.get(name, []), known.get(name), name)
+        )
+        shown = [name for name in names if name in jobs or name in late or self._is_late(known[name])]
+        rest = [name for name in names if name not in set(shown)]
+        names = [*shown, *rest][:_ROWS]
         drawn = [self._row(name, jobs.get(name, []), late.get(name, []), known.get(name), base) for name in names]
-        return NightTimeline(axis=self._track.axis(self._hours), rows=tuple(row for row in drawn if row))
+        return NightTimeline(
+            axis=self._track.axis(self._hours),
+            rows=tuple(row for row in drawn if row),
+            more=max(len(shown) - _ROWS, 0),
+            machines=tuple(self._machines.rows(self._track, self._shown_now)),
+        )
 
-    def _urgency(self, runs: list[RunView], name: str) -> tuple[int, str]:
-        kinds_of = [look(seen.status)[1] for seen in runs]
+    def _urgency(self, runs: list[RunView], row: Row | None, name: str) -> tuple[int, str]:
+        kinds_of = [look(seen.status)[1] for seen in runs] + ([BAD] if self._is_late(row) else [])
         return min((ORDER.index(kind) for kind in kinds_of), default=len(ORDER)), name
 
     def _row(
@@ -79,6 +98,11 @@ class Drawing:
         records = self._records(job, row)
         for record in records:
             marks.append(self._slot(record, table))
+        if row and self._is_late(row):
+            title = f"{self._calendar.clock(row.next_due)} due, and not begun"
+            marks.append(self._track.bar(row.next_due, self._now, "bad ghost", title, f"{base}job/{quote(row.job)}"))
+            marks.append(self._track.diamond(row.next_due, BAD, title))
+            table.append((self._calendar.clock(row.next_due), "overdue", ""))
         for entry in refused:
             title = f"{self._calendar.clock(entry.at)} a stale write was refused"
             run = entry.facts.get("run", "")
@@ -104,6 +128,7 @@ class Drawing:
                     f"{self._calendar.clock(one.started)} {run.job}, attempt {one.attempt} on {one.holder.host}: {what}"
                 )
                 end = one.ended if one.ended is not None else one.started + one.elapsed
+                self._machines.see(one.holder.host, one.started, end)
                 marks.append(self._track.bar(one.started, end, f"{look(one.status)[1]} thin", title, href))
                 table.append((self._calendar.clock(one.started), what, run.id))
         if run.started is None:
@@ -111,6 +136,7 @@ class Drawing:
         end = run.ended if run.ended is not None else (run.changed if run.status != statuses.RUNNING else self._now)
         if end < self._begin and not statuses.needs_person(run.status):
             return marks
+        self._machines.see(run.holder.host, run.started, end)
         long = span(max(end - run.started, 0.0))
         title = f"{self._calendar.clock(run.started)} {run.job}: {word}, {long}"
         marks.append(self._track.bar(run.started, end, kind, title, href))
@@ -137,18 +163,25 @@ class Drawing:
         table.append((when, f"skipped: {record.reason}{many}", ""))
         return self._track.diamond(record.last, IDLE, f"{when} skipped: {record.reason}{many}")
 
+    def _is_late(self, row: Row | None) -> bool:
+        return row is not None and self._shown_now is not None and is_overdue(row, self._now)
+
     def _note(self, runs: list[RunView], records: list[SlotRecord], row: Row | None) -> str:
+        if row and self._is_late(row):
+            return f"{about(self._now - row.next_due)} late"
         if not runs:
             return "paused" if row and row.paused else records[-1].outcome if records else ""
         newest = max(runs, key=lambda seen: seen.run.changed)
         word = look(newest.status)[2]
+        if newest.status == statuses.WAITING:
+            return f"waits {about(self._now - newest.run.changed)}"
         if newest.status not in (statuses.SUCCEEDED, statuses.RUNNING):
             return word
         ended = [seen.run.elapsed for seen in runs if seen.run.ended is not None]
         if len(runs) > 1 and ended:
-            return f"{len(runs)} × {span(sum(ended) / len(ended))}"
+            return f"{len(runs)} × {about(sum(ended) / len(ended))}"
         started = newest.run.started or newest.run.created
-        long = span(self._now - started if newest.status == statuses.RUNNING else newest.run.elapsed)
+        long = about(self._now - started if newest.status == statuses.RUNNING else newest.run.elapsed)
         cost = used(newest.run.usage) if newest.run.usage.usd else ""
         return " · ".join(filter(None, (long, cost)))
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..core import statuses
 from ..core.row import NEVER
 from ..core.value import value
+from ..observe.slots import is_overdue
 from ..scheduler.scheduled import times_of
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _DAY = 86400.0
 _SHOWN = 12
+_KEPT = 300.0  # seconds: what is usual does not change with one run
 _RUNS = 20  # that the usual is made of
 
 
@@ -42,7 +44,7 @@ class Upcoming:
 def upcoming(reader: StoreReader, jobs: Sequence[Row], now: float) -> Upcoming:
     found = []
     for row in jobs:
-        if row.next_due >= min(now + _DAY, NEVER) or row.paused:
+        if row.next_due >= min(now + _DAY, NEVER) or row.paused or is_overdue(row, now):
             continue
         times = times_of(row.schedule)
         slots = times.count(max(row.next_due - 1, now - _DAY), now + _DAY) if times else 1
@@ -61,6 +63,10 @@ def upcoming(reader: StoreReader, jobs: Sequence[Row], now: float) -> Upcoming:
 
 def usual(reader: StoreReader, job: str) -> tuple[float, float]:
     """(seconds, usd) of the middle one of a job's last runs that went well."""
+    return reader.kept(("usual", job), _KEPT, lambda: _usual(reader, job))
+
+
+def _usual(reader: StoreReader, job: str) -> tuple[float, float]:
     ended = [one for one in reader.ledger.history.series(job, most=_RUNS) if one.status == statuses.SUCCEEDED]
     if not ended:
         return 0.0, 0.0

@@ -5,14 +5,18 @@ from __future__ import annotations
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
-
 from ..observe import usage_report, verdict
 from ..observe.changes import job_changes
 from ..observe.figures import count, money, percent
 from ..system import clock
+from . import svg
+from .usage_chart import chart
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from markupsafe import Markup
+
     from ..observe.changes import LevelChange
     from ..observe.reader import StoreReader
     from ..observe.usage_report import UsageReport
@@ -21,17 +25,17 @@ if TYPE_CHECKING:
 DAYS = 30
 BY = ("job", "model", "tag", "host")
 _COLOURS = 3  # jobs of the chart that have one of their own
-_LINE = Markup(
-    '<line class="grid-line" x1="0" x2="100%" y1="{0:.0f}" y2="{0:.0f}"/><text x="100%" dx="8" y="{1:.0f}">{2}</text>'
-)
-_LOOKED_AT = 12  # jobs whose level is looked at
+_COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes what begins so for a formula
+_ROWS = 50
+_KEPT = 20.0  # seconds
+_LOOKED_AT = 8  # jobs whose level is looked at
 
 
 def page(reader: StoreReader, calendar: Calendar, by: str) -> dict[str, Any]:
     by = by if by in BY else "job"
     today = date.fromisoformat(reader.ledger.history.day(clock.wall()))
     since = (today - timedelta(days=DAYS - 1)).isoformat()
-    report = usage_report.report(reader, (by,), since=since)
+    report = page_report(reader, by)
     dear = _dearer(reader) if by == "job" else []
     first = next(
         (
@@ -44,18 +48,49 @@ def page(reader: StoreReader, calendar: Calendar, by: str) -> dict[str, Any]:
     named += [row.by[0] for row in report.rows if row.by[0] not in named]
     days = [(today - timedelta(days=back)).isoformat() for back in reversed(range(DAYS))]
     return {
-        "headline": verdict.usage(report.total.amounts.usd, f"{DAYS} days", dearer=first),
+        "said": verdict.usage(report.total.amounts.usd, f"{DAYS} days", dearer=first).sentence.partition(". "),
+        "eyebrow": f"{_day(since)} to {_day(today.isoformat())}",
         "report": report,
+        "shown": report.rows[:_ROWS],
+        "rest": _rest(report.rows[_ROWS:]),
+        "days_of": _days_of,
         "by": by,
         "bys": BY,
         "pace": report.pace,
-        "chart": chart(reader, by, days, named[:_COLOURS]) if report.total.amounts.usd else "",
+        "chart": chart(reader, by, days, named[:_COLOURS], _flag(reader, dear)) if report.total.amounts.usd else "",
         "legend": [name or "–" for name in named[:_COLOURS]],
         "others": max(len(report.rows) - _COLOURS, 0),
         "dear": [(job, one, _parts(one)) for job, one in dear],
         "since": since,
         "percent": percent,
     }
+
+
+def _rest(rows: Sequence[Any]) -> dict[str, float] | None:
+    """What is not listed, in one row: the CSV has all of it."""
+    if not rows:
+        return None
+    usd, share = sum(row.amounts.usd for row in rows), sum(row.share or 0.0 for row in rows)
+    return {"many": len(rows), "usd": usd, "share": share, "runs": sum(row.runs for row in rows),
+            "failed": sum(row.failed for row in rows)}  # fmt: skip
+
+
+def _days_of(row: Any) -> Markup:
+    top = max(row.daily) or 1.0
+    bars = [("dim", usd / top) for usd in row.daily[:-1]] + [("last", row.daily[-1] / top)]
+    return svg.strip(bars, slots=len(bars), label=f"The last 14 days of {row.by[0]}")
+
+
+def _day(day: str) -> str:
+    return date.fromisoformat(day).strftime("%-d %B")
+
+
+def _flag(reader: StoreReader, dear: list[tuple[str, LevelChange]]) -> tuple[str, str]:
+    """Where the first of them got expensive."""
+    for job, change in dear:
+        day = reader.ledger.history.day(change.shift.first.at)
+        return day, f"{job}: since {date.fromisoformat(day):%-d %b}"
+    return "", ""
 
 
 def _dearer(reader: StoreReader) -> list[tuple[str, LevelChange]]:
@@ -74,45 +109,13 @@ def _parts(change: LevelChange) -> list[tuple[str, str]]:
     return [(money(usd), cause) for cause, usd in change.parts.items() if abs(usd) >= 0.005]
 
 
-def chart(reader: StoreReader, by: str, days: list[str], named: list[str]) -> Markup:
-    """Stacked by day: the one that is spoken of first, the rest as one."""
-    used: dict[str, dict[str, float]] = {day: {} for day in days}
-    for row in reader.ledger.history.tallies(("day", by), since=days[0], until=days[-1]):
-        name = getattr(row, by)
-        key = name if name in named else ""
-        used[row.day][key] = used[row.day].get(key, 0.0) + row.amounts.usd
-    top = max((sum(one.values()) for one in used.values()), default=0.0) or 1.0
-    width, bars = 100 / len(days), Markup("")
-    for index, day in enumerate(days):
-        y = 170.0
-        for place, name in enumerate([*named, ""]):
-            high = used[day].get(name, 0.0) / top * 155
-            y -= high
-            if high:
-                bars += Markup('<rect class="c{}" x="{:.2f}%" width="{:.2f}%" y="{:.1f}" height="{:.1f}"/>').format(
-                    min(place + 1, 4), index * width + 0.35, width - 0.7, y, high
-                )
-    labels = Markup("").join(
-        Markup('<text x="{:.2f}%" y="187" text-anchor="middle">{}</text>').format(
-            index * width + width / 2, date.fromisoformat(days[index]).strftime("%-d %b")
-        )
-        for index in range(1, len(days), 7)
-    )
-    lines = Markup("").join(
-        _LINE.format(170 - share * 155, 174 - share * 155, money(top * share)) for share in (0.5, 1.0)
-    )
-    return Markup('<svg role="img" aria-label="Dollars used by day and {}, the last {} days">{}{}{}</svg>').format(
-        by, len(days), lines, bars, labels
-    )
-
-
 def csv(reader: StoreReader, by: str) -> str:
     """The table below the chart, for a spreadsheet. A name that a spreadsheet would compute is made text."""
     found: UsageReport = page_report(reader, by)
     lines = [f"{found.by[0]},usd,tokens,calls,units,runs,failed,seconds"]
     for row in found.rows:
         name = row.by[0].replace('"', '""')
-        quoted = f'"{chr(39) if name[:1] in ("=", "+", "-", "@") else ""}{name}"'
+        quoted = f'"{chr(39) if name[:1] in _COMPUTED else ""}{name}"'
         amounts = row.amounts.by_unit()
         lines.append(
             ",".join(
@@ -131,4 +134,5 @@ def csv(reader: StoreReader, by: str) -> str:
 def page_report(reader: StoreReader, by: str) -> UsageReport:
     today = date.fromisoformat(reader.ledger.history.day(clock.wall()))
     since = (today - timedelta(days=DAYS - 1)).isoformat()
-    return usage_report.report(reader, (by if by in BY else "job",), since=since)
+    by = by if by in BY else "job"
+    return reader.kept(("usage", by, since), _KEPT, lambda: usage_report.report(reader, (by,), since=since))

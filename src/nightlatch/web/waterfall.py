@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..core import statuses
 from ..core.value import value
 from ..ledger import kinds
-from ..observe.figures import count, span
+from ..observe.figures import about, count
 from .svg import Track
 from .words import look, short
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .words import Calendar
 
 _STEPS = 12  # rows of steps
-_CALLS = 300  # that are drawn
+_CALLS = 150  # that are drawn
 
 
 @value(frozen=True, kw_only=True)
@@ -42,11 +42,12 @@ def waterfall(seen: Details, calendar: Calendar, now: float) -> Fall | None:
     begin = seen.attempts[0].started
     ends = [one.ended if one.ended is not None else one.started + one.elapsed for one in seen.attempts]
     end = max(*ends, begin, now if seen.run.status == statuses.RUNNING else begin)
-    late = [entry for entry in seen.refusals if entry.at > end]
-    end = max([end, *(entry.at for entry in late)])
     end += max((end - begin) * 0.02, 1.0)
+    late = [entry.at for entry in seen.refusals if entry.at > end]
     ticks = _ticks(begin, end, calendar)
-    track = Track(begin, end, grid=[at for at, _ in ticks])
+    track = Track(begin, end, grid=[at for at, _ in ticks], late=max(late) if late else None)
+    if late:
+        ticks = [*ticks, (max(late), calendar.clock(max(late)))]
     rows = [_attempt(track, seen, index, now) for index in range(len(seen.attempts))]
     rows += _steps(track, seen.entries)
     if calls := [entry for entry in seen.entries if entry.kind == kinds.USAGE]:
@@ -74,10 +75,11 @@ def _attempt(track: Track, seen: Details, index: int, now: float) -> FallRow:
     marks = [track.bar(one.started, end, f"{kind}{thin}", f"attempt {one.attempt}: {word}", y=8)]
     for entry in seen.refusals:
         if entry.facts.get("attempt") == str(one.attempt):
+            marks.append(track.thread(end, entry.at))
             marks.append(track.shield(entry.at, "a stale write was refused", "#refused"))
     name = f"attempt {one.attempt} · {one.holder.host}"
     return FallRow(
-        inside=False, name=name, picture=track.row(f"{name}: {word}", marks), note=f"{word}, {span(end - one.started)}"
+        inside=False, name=name, picture=track.row(f"{name}: {word}", marks), note=f"{word}, {about(end - one.started)}"
     )
 
 
@@ -97,7 +99,7 @@ def _steps(track: Track, entries: tuple[Entry, ...]) -> list[FallRow]:
     for name, parts in list(spans.items())[:_STEPS]:
         marks = [track.bar(a, b, f"{kind} thin", short(name, 60), y=8) for a, b, kind in parts[:_CALLS]]
         label = short(name, 60) + (f" × {count(len(parts))}" if len(parts) > 1 else "")
-        took = span(sum(b - a for a, b, _ in parts))
+        took = about(sum(b - a for a, b, _ in parts))
         rows.append(FallRow(inside=True, name=label, picture=track.row(label, marks), note=took))
     if len(spans) > _STEPS:
         rows.append(
@@ -114,10 +116,11 @@ def _group(key: str) -> str:
 def _calls(track: Track, calls: list[Entry]) -> FallRow:
     paid = sorted(_number(entry, "usd") for entry in calls)
     dear = paid[int(len(paid) * 0.9)] if paid else 0.0
-    step = max(1, len(calls) // _CALLS)
+    step = -(-len(calls) // _CALLS)
     marks = [track.call(entry.at, dear=0 < dear < _number(entry, "usd")) for entry in calls[::step]]
     tokens = sum(_number(entry, "tokens") for entry in calls)
-    name = f"usage reports ({count(len(calls))})"
+    made = sum(_number(entry, "calls") for entry in calls)
+    name = f"model calls ({count(made)})" if made else f"usage reports ({count(len(calls))})"
     return FallRow(
         inside=True, name=name, picture=track.row(name, marks), note=f"{count(tokens)} tokens" if tokens else ""
     )

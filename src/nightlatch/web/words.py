@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
+
+from markupsafe import Markup, escape
 
 from ..core import statuses
 from ..core.printable import printable
@@ -55,10 +58,33 @@ def short(text: str, longest: int = 300) -> str:
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
+def emphasis(sentence: str, tone: str) -> tuple[str, str, str]:
+    """(before, the part that carries the colour, behind): what went well has it in its second half, what did not up to
+    its reason."""
+    text, dot = (sentence[:-1], ".") if sentence.endswith(".") else (sentence, "")
+    if tone in (OK, RUN):
+        head, comma, rest = text.partition(", ")
+        return (f"{head}{comma}", rest, dot) if comma else ("", text, dot)
+    head, colon, rest = text.partition(": ")
+    return "", head, f"{colon}{rest}{dot}"
+
+
+def spoken(text: str, job: str, href: str) -> Markup:
+    """The reasons, with a link where they name a job."""
+    before, named, behind = printable(text).partition(f"by {printable(job)}." if job else "\0")
+    if not named:
+        return escape(before)
+    return Markup('{}by <a href="{}">{}</a>.{}').format(before, href, printable(job), behind)
+
+
 def tail_of(token: int) -> str:
     """A token by its differing end: …2 914."""
     text = str(token)
     return text if len(text) <= 4 else f"…{text[-4]} {text[-3:]}"
+
+
+def with_short_tokens(sentence: str) -> str:
+    return re.sub(r"\btoken (\d{5,})", lambda found: f"token {tail_of(int(found[1]))}", sentence)
 
 
 def hash_of(text: str) -> str:

@@ -17,7 +17,7 @@ document.addEventListener("click", async (event) => {
 const GO = { n: "now", j: "jobs", i: "night", u: "usage", l: "leases", r: "journal" };
 let before = "";
 document.addEventListener("keydown", (event) => {
-  if (event.metaKey || event.ctrlKey || event.altKey || event.target.closest("input, textarea, select, dialog")) return;
+  if (event.metaKey || event.ctrlKey || event.altKey || event.target.closest("input, textarea, select, dialog[open]")) return;
   const key = event.key;
   if (key === "/") { event.preventDefault(); $("#find").focus(); }
   else if (key === "?") $("#keys").showModal();
@@ -47,7 +47,8 @@ function reached(ok) {
 }
 
 // draw again: only the parts marked for it, and never under a reader's hands
-async function redraw() {
+const keysOf = (from) => new Set(all("[data-key]", from).map((one) => one.dataset.key));
+async function redraw(pressed = false) {
   let text;
   try {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" }, redirect: "error" });
@@ -60,6 +61,8 @@ async function redraw() {
     const made = fresh.querySelector(`[data-live="${old.dataset.live}"]`);
     if (!made || old.innerHTML === made.innerHTML) continue;
     if (old.contains(document.activeElement) && document.activeElement !== document.body) continue;
+    const known = keysOf(old), added = [...keysOf(made)].filter((key) => !known.has(key)).length;
+    if (added && !pressed && scrollY > 160) { const news = $("#news"); news.hidden = false; news.textContent = `${added} new`; continue; }
     const open = all("details[open]", old).length;
     old.replaceWith(made);
     if (open) all("details", made).forEach((one) => { one.open = true; });
@@ -67,6 +70,7 @@ async function redraw() {
   const badge = $("nav a[data-page=now]"), now = fresh.querySelector("nav a[data-page=now]");
   if (badge && now && badge.innerHTML !== now.innerHTML) badge.innerHTML = now.innerHTML;
 }
+$("#news")?.addEventListener("click", () => { $("#news").hidden = true; scrollTo(0, 0); redraw(true); });
 const every = Number(page.poll || page.retry || 0);
 if (every) setInterval(async () => {
   if (document.hidden) return;
@@ -80,7 +84,13 @@ const log = $("#log ol");
 let line = Number(page.line || 0), unfinished = null;
 const follow = $("#follow");
 const follows = () => follow?.getAttribute("aria-pressed") === "true";
+const fresh = $("#fresh");
+let unread = 0;
 const toEnd = () => { if (log && follows()) log.scrollTop = log.scrollHeight; };
+function read(more) {
+  unread = follows() ? 0 : unread + more;
+  if (fresh) { fresh.hidden = !unread; fresh.textContent = `${unread.toLocaleString("en-US")} new`; }
+}
 function add(lines, lost) {
   if (!log) return;
   $("#log-empty")?.remove();
@@ -101,6 +111,7 @@ function add(lines, lost) {
   while (log.children.length > 5000) log.firstElementChild.remove();
   const count = $("#log-count");
   if (count) count.textContent = line.toLocaleString("en-US");
+  read(lines.length);
   toEnd();
 }
 let stream = null, place = page.place || "", due = 0;
@@ -122,7 +133,8 @@ document.addEventListener("visibilitychange", () => { if (document.hidden) hang(
 addEventListener("pagehide", hang);
 if (log) {
   toEnd();
-  log.addEventListener("scroll", () => follow?.setAttribute("aria-pressed", String(log.scrollTop + log.clientHeight > log.scrollHeight - 24)), { passive: true });
-  follow?.addEventListener("click", () => { follow.setAttribute("aria-pressed", String(!follows())); toEnd(); });
+  log.addEventListener("scroll", () => { follow?.setAttribute("aria-pressed", String(log.scrollTop + log.clientHeight > log.scrollHeight - 24)); read(0); }, { passive: true });
+  follow?.addEventListener("click", () => { follow.setAttribute("aria-pressed", String(!follows())); read(0); toEnd(); });
+  fresh?.addEventListener("click", () => { if (!follows()) follow.click(); });
 }
 listen();

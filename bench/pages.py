@@ -1,0 +1,234 @@
+"""The pages at 1,000,000 runs, 200 jobs and 6,000,000 journal entries against 10,000 runs: each page, at the 95th
+percentile, may take at most 1.5 times as long. And what `serve` takes with twenty run pages open, and whether a run's
+own verbs are slower while pages are read.
+
+The year is written by the generator of `observe`. `OBSERVE_RUNS` sets another size, `PAGES_ON=sqlite` one store.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tests.support.pages import PagesProcess, Session
+from tests.support.servers.postgres import PostgresServer
+
+from nightlatch.core import statuses
+from nightlatch.core.row import Row
+from nightlatch.ledger import open_for
+from nightlatch.ledger.ledger import Ledger
+from nightlatch.ledger.opening import new_id
+from nightlatch.store import url
+from nightlatch.system import identity
+from nightlatch.web.draw import FOLDER
+from nightlatch.web.made_up import MadeUp
+
+from . import timing
+from .observe import JOBS, LARGE, SMALL, _insert, fill
+
+GOAL, GOAL_VERBS = 1.5, 1.15
+ENTRIES, LONG = 6, 100_000  # journal entries of a run, and of the longest
+ROUNDS = 40
+OPEN_PAGES = 20
+HTML, ASSETS = 150, 45  # KB
+MEMORY, CPU = 90.0, 2.0  # MB, per cent of a core
+
+
+def run() -> None:
+    wanted = os.environ.get("PAGES_ON", "sqlite postgres")
+    if "sqlite" in wanted:
+        with tempfile.TemporaryDirectory(prefix="nightlatch-bench-") as folder:
+            compare("SQLite", [f"sqlite:///{folder}/{size}/nightlatch.db" for size in (SMALL, LARGE)])
+    if "postgres" in wanted:
+        server = PostgresServer()
+        try:
+            compare("PostgreSQL", [server.url(f"bench_pages_{size}") for size in (SMALL, LARGE)])
+        finally:
+            server.remove()
+
+
+def compare(name: str, urls: list[str]) -> None:
+    for size, where in zip((SMALL, LARGE), urls, strict=True):
+        began = time.perf_counter()
+        _fill(where, size)
+        print(f"  {name}: {size:,} runs written in {time.perf_counter() - began:.0f}s", flush=True)
+    served = [PagesProcess(where) for where in urls]
+    try:
+        _pages(name, served)
+        _assets()
+        _open_pages(name, served[1])
+        _verbs(name, served[1])
+    finally:
+        for one in served:
+            one.end()
+
+
+def _fill(where: str, size: int) -> None:
+    """A year; and of the newest run of each of a few jobs the journal that the pages show."""
+    store, ledger = url.connect(where), open_for(where)
+    fill(ledger, size)
+    ledger._tables.database.write(
+        ledger._tables.sql("UPDATE {prefix}run SET cancel = 'ann' WHERE status = 'cancelled'")
+    )
+    columns = ["chain", "seq", "at", "kind", "body", "hash"]
+    now = round(time.time() * 1000)
+    more = ((new_id(), seq, now - 86_400_000 * 30, "usage", "", "") for _ in range(size) for seq in range(1, ENTRIES))
+    _insert(ledger, "journal", columns, more)
+    due = time.time() + 3600
+    rows = [Row(job=f"job{n:03d}", slot=due - 86400, next_due=due, schedule="0 2 * * *\nUTC") for n in range(JOBS)]
+    store.advance([row.move(identity.new_id()) for row in rows])
+    made = MadeUp(where, time.time())
+    for job in ("job007", "job150"):
+        made.ran(job, time.time(), 60.0, usd=1.0, model="large")
+    long = made.open("long", time.time(), "./long.sh")
+    writer = made.seal(long, time.time())
+    begin = writer.run.seq
+    rest = ((long.id, begin + 1 + n, now + n, "usage", "model=large\nusd=0.01", "") for n in range(LONG))
+    _insert(ledger, "journal", columns, rest)
+    ledger._tables.database.write(
+        ledger._tables.sql(f"UPDATE {{prefix}}run SET seq = {begin + LONG} WHERE id = '{long.id}'")
+    )
+    _analyze(ledger)
+
+
+def _analyze(ledger: Ledger) -> None:
+    """As autovacuum does; SQLite is left without statistics, as it is in use."""
+    if ledger.many_machines:
+        ledger._tables.database.write("ANALYZE")
+
+
+def _paths(ledger: Ledger) -> dict[str, str]:
+    busy, rare, long = (ledger.newest(job) for job in ("job007", "job150", "long"))
+    assert busy and rare and long
+    return {
+        "Now": "", "Jobs": "jobs", "a busy job": "job/job007", "a rare job": "job/job150",
+        "a run": f"run/{busy.id}", "a run of 100,000 entries": f"run/{long.id}", "Night": "night", "Usage": "usage",
+        "Leases": "leases", "Journal": "journal", "Journal of a job": "journal?job=job007",
+        "Journal of a long run": f"journal?run={long.id}",
+    }  # fmt: skip
+
+
+def _pages(name: str, served: list[PagesProcess]) -> None:
+    sessions = [one.session() for one in served]
+    paths = [_paths(open_for(one.store)) for one in served]
+    for page in paths[0]:
+        cold = [_took(session, path[page])[0] for session, path in zip(sessions, paths, strict=True)]
+        taken: list[list[float]] = [[], []]
+        for _ in range(ROUNDS):
+            for place in (0, 1):
+                taken[place].append(_took(sessions[place], paths[place][page])[0])
+        small, large = (statistics.quantiles(one, n=20)[-1] for one in taken)
+        size = _took(sessions[1], paths[1][page])[1] / 1024
+        ratio = large / small
+        good = ratio <= GOAL and size <= HTML
+        print(
+            f"  {name:<10} {page:<26} p95 {small * 1000:7.1f} ms {large * 1000:7.1f} ms  {ratio:5.2f}x  goal {GOAL}  "
+            f"first {cold[1] * 1000:6.0f} ms  {size:4.0f} KB  {'ok' if good else 'MISSED'}",
+            flush=True,
+        )
+
+
+def _took(session: Session, path: str) -> tuple[float, int]:
+    began = time.perf_counter()
+    status, _, text = session.get(path)
+    assert status == 200, f"{path}: {status} {text[:300]}"
+    return time.perf_counter() - began, len(text.encode())
+
+
+def _assets() -> None:
+    size = sum(os.path.getsize(os.path.join(FOLDER, "static", name)) for name in ("nightlatch.css", "nightlatch.js"))
+    print(f"  CSS and JavaScript {size / 1024:.0f} KB  goal {ASSETS}  {'ok' if size / 1024 <= ASSETS else 'MISSED'}")
+
+
+def _open_pages(name: str, pages: PagesProcess, seconds: float = 10.0) -> None:
+    """Twenty tabs that watch a run which is at work and says nothing."""
+    made, session = MadeUp(pages.store, time.time()), pages.session()
+    run = made.open("watched", time.time(), "./watched.sh")
+    made.seal(run, time.time())
+    streams = [_stream(session, run.id) for _ in range(OPEN_PAGES)]
+    pid = pages.process.pid
+    time.sleep(1.0)
+    before, began = _cpu(pid), time.perf_counter()
+    time.sleep(seconds)
+    share = (_cpu(pid) - before) / (time.perf_counter() - began) * 100
+    memory = _memory(pid)
+    for one in streams:
+        one.close()
+    good = share <= CPU and memory <= MEMORY
+    print(f"  {name:<10} serve with {OPEN_PAGES} open run pages: {memory:.0f} MB (goal {MEMORY:.0f}), {share:.1f} % of "
+          f"a core (goal {CPU:.0f})  {'ok' if good else 'MISSED'}", flush=True)  # fmt: skip
+
+
+def _stream(session: Session, run: str) -> http.client.HTTPConnection:
+    connection = http.client.HTTPConnection("127.0.0.1", session.pages.port, timeout=30)
+    path = f"/{session.pages.access.prefix}/run/{run}/events"
+    connection.request("GET", path, None, {"Cookie": f"nightlatch={session.token}"})
+    assert connection.getresponse().status == 200
+    return connection
+
+
+def _cpu(pid: int) -> float:
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _memory(pid: int) -> float:
+    """What belongs to it alone, and its share of the rest, in MB."""
+    with open(f"/proc/{pid}/smaps_rollup") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("Pss:")) / 1024
+
+
+def _verbs(name: str, pages: PagesProcess) -> None:
+    ledger, made = open_for(pages.store), MadeUp(pages.store, time.time())
+
+    def one() -> float:
+        began = time.perf_counter()
+        run = ledger.open_run("verbs", new_id(), command="true", host="vm")
+        writer = made.seal(run, time.time())
+        writer.usage({}, usd=0.01)
+        writer.finish(statuses.SUCCEEDED, exit_code=0, elapsed=1.0)
+        return time.perf_counter() - began
+
+    def read_beside() -> float:
+        with _readers(pages):
+            return statistics.median(one() for _ in range(5))
+
+    found = timing.in_turns({"alone": lambda: statistics.median(one() for _ in range(5)), "beside": read_beside}, 9)
+    ratio = found["beside"] / found["alone"]
+    print(f"  {name:<10} a run's verbs while pages are read: {ratio:.2f}x  goal {GOAL_VERBS}  "
+          f"{'ok' if ratio <= GOAL_VERBS else 'MISSED'}", flush=True)  # fmt: skip
+
+
+_READER = """
+import http.client, sys, time
+port, prefix, token = sys.argv[1:]
+while True:
+    for path in ("", "jobs"):
+        connection = http.client.HTTPConnection("127.0.0.1", int(port))
+        connection.request("GET", f"/{prefix}/{path}", headers={"Cookie": f"nightlatch={token}"})
+        connection.getresponse().read()
+        connection.close()
+        time.sleep(0.25)
+"""
+
+
+@contextmanager
+def _readers(pages: PagesProcess) -> Iterator[None]:
+    """A person that loads Now and Jobs, each twice a second."""
+    session = pages.session()
+    words = [sys.executable, "-c", _READER, str(pages.port), pages.access.prefix, session.token]
+    process = subprocess.Popen(words)
+    time.sleep(0.6)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,47 @@
+"""A run's chain in outline: its beginning, the beginning of each of its last attempts, and its end. What a run was made
+of, what bounds it, how far it is and how it ended is there, so a run of 100,000 entries is read as fast as another."""
+
+from __future__ import annotations
+
+from .records import ENTRY
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .records import Entry
+    from .tables import Tables
+
+BEGIN, END = 60, 140  # entries
+_ATTEMPTS, _EACH = 3, 30
+
+_FROM = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND seq >= :seq ORDER BY seq LIMIT :most"
+_LAST = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain ORDER BY seq DESC LIMIT :most"
+_AT = "SELECT seq, at FROM {prefix}journal WHERE chain = :chain AND seq >= :seq ORDER BY seq LIMIT 1"
+_STARTED = "SELECT started FROM {prefix}attempt WHERE run = :run ORDER BY attempt DESC LIMIT :most"
+
+
+def outline(tables: Tables, chain: str) -> list[Entry]:
+    """In order. A chain of up to `BEGIN + END` entries is there whole; of a longer one something is left out."""
+
+    def part(sql: str, **more: int) -> dict[int, Entry]:
+        return {one.seq: one for one in map(ENTRY.read, tables.read(sql, chain=chain, **more))}
+
+    found = part(_LAST, most=END)
+    if len(found) == END:
+        end, begin = min(found), part(_FROM, seq=0, most=BEGIN)
+        found |= begin
+        if max(begin) < end - 1:
+            for (at,) in tables.read(_STARTED, run=chain, most=_ATTEMPTS):
+                found |= part(_FROM, seq=_first_at(tables, chain, at, 0, end), most=_EACH)
+    return [found[seq] for seq in sorted(found)]
+
+
+def _first_at(tables: Tables, chain: str, at: int, low: int, high: int) -> int:
+    """The first entry of that time, by halves: entries of one chain are in the order of time."""
+    while low < high:
+        middle = (low + high) // 2
+        ((seq, when),) = tables.read(_AT, chain=chain, seq=middle)
+        if when < at:
+            low = seq + 1
+        else:
+            high = middle
+    return low

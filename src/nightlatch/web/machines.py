@@ -1,0 +1,69 @@
+"""Each machine above the night: awake where something of it was seen, asleep where its daemon noted so on waking."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..core.value import value
+from ..ledger import kinds
+from ..observe.figures import about
+from ..system import identity
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+    from ..ledger.records import Entry
+    from ..observe.reader import StoreReader
+    from .svg import Track
+
+_MOST = 8  # machines
+
+
+@value(frozen=True, kw_only=True)
+class MachineRow:
+    name: str
+    picture: Markup
+    note: str
+
+
+class Machines:
+    """What was seen of each, collected while a night is drawn."""
+
+    def __init__(self, reader: StoreReader, begin: float, end: float) -> None:
+        self._begin, self._end = begin, end
+        self._seen: dict[str, tuple[float, float]] = {}
+        self._asleep: dict[str, list[tuple[float, float]]] = {}
+        for entry in reader.ledger.history.rare(kinds.SLEPT, since=begin, most=500):
+            host, slept, until = entry.facts.get("host", ""), _seconds(entry, "elapsed"), _seconds(entry, "until")
+            if slept and begin < until and until - slept < end:
+                self._asleep.setdefault(host, []).append((max(until - slept, begin), min(until, end)))
+                self.see(host, until - slept, until)
+
+    def see(self, host: str, begin: float, end: float) -> None:
+        """It did something then."""
+        if host and end >= self._begin and begin < self._end:
+            first, last = self._seen.get(host, (begin, end))
+            self._seen[host] = min(first, begin), max(last, end)
+
+    def rows(self, track: Track, now: float | None) -> list[MachineRow]:
+        if now is not None and self._seen:
+            self.see(identity.host(), now, now)  # it draws this
+        return [self._row(host, track) for host in sorted(self._seen)[:_MOST]]
+
+    def _row(self, host: str, track: Track) -> MachineRow:
+        begin, end = (min(max(at, self._begin), self._end) for at in self._seen[host])
+        spans, at = [], begin
+        for down, up in sorted(self._asleep.get(host, ())):
+            spans += [(at, down, True), (down, up, False)]
+            at = up
+        spans.append((at, end, True))
+        asleep = sum(up - down for down, up, awake in spans if not awake)
+        note = f"asleep {about(asleep)}" if asleep else "awake"
+        return MachineRow(name=host, picture=track.awake(f"{host}: {note}", spans), note=note)
+
+
+def _seconds(entry: Entry, fact: str) -> float:
+    try:
+        return float(entry.facts.get(fact, ""))
+    except ValueError:
+        return 0.0
