@@ -26,15 +26,15 @@ _NAMES, _NUMBER = ("true", "false", "null", "NaN", "Infinity", "-Infinity"), fro
 
 
 @value(frozen=True, kw_only=True)
-class AgentAsk:
-    """What a person asks for. `fields` is flat: a dot goes into a table."""
+class AgentRequest:
+    """The agent that a person wants. `fields` is flat: a dot in a name leads into a table."""
 
     provider: str
     agent: str
     input: str
     fields: Mapping[str, Any]
 
-    def check(self) -> AgentAsk:
+    def check(self) -> AgentRequest:
         for what in ("provider", "agent", "input"):
             checks.text(getattr(self, what), what, empty=what == "agent" and self.provider == "command")
         if self.provider not in OWN and ":" not in self.provider:
@@ -79,7 +79,7 @@ class AgentAsk:
 
 
 def flat(fields: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """As `AgentAsk.fields`, from tables."""
+    """As `AgentRequest.fields`, from tables."""
     found: dict[str, Any] = {}
     for name, fact in fields.items():
         found |= flat(fact, f"{before}{name}.") if isinstance(fact, dict) and fact else {f"{before}{name}": fact}
@@ -93,17 +93,17 @@ def read_fields(words: Iterable[str]) -> dict[str, Any]:
         name, equals, text = word.partition("=")
         if not equals or not all(name.split(".")):
             raise UsageError(f"--set {word!r} is not understood: write FIELD=VALUE, as in environment=remote")
-        found[name] = _meant(text)
+        found[name] = _parsed(text)
     return found
 
 
-def read_words(words: Sequence[str]) -> AgentAsk:
+def read_words(words: Sequence[str]) -> AgentRequest:
     """What the driver was started with."""
     given: dict[str, list[str]] = {}
     for flag, text in zip(words[::2], words[1::2], strict=True):
         given.setdefault(flag.removeprefix("--"), []).append(text)
     one = {name: given.get(name, [""])[0] for name in ("provider", "agent", "input")}
-    return AgentAsk(**one, fields=read_fields(given.get("set", ()))).check()
+    return AgentRequest(**one, fields=read_fields(given.get("set", ()))).check()
 
 
 def for_agent(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,14 +129,14 @@ def label(job: str, launch: str) -> str:
 
 
 def _written(fact: object) -> str:
-    if isinstance(fact, str) and _meant(fact) == fact:
+    if isinstance(fact, str) and _parsed(fact) == fact:
         return fact
     from json import dumps
 
-    return dumps(fact)  # a text too, that would be read as something else
+    return dumps(fact)  # also for text that would otherwise be parsed as another type
 
 
-def _meant(text: str) -> Any:
+def _parsed(text: str) -> Any:
     bare = text.strip()
     if bare[:1] not in ("{", "[", '"') and bare not in _NAMES and not _NUMBER.issuperset(bare):
         return text  # most are, and json takes long to import

@@ -2,7 +2,7 @@
 
 Writers queue on an OS lock in front of the database. SQLite's own busy handler polls, which would give the fastest of
 eight processes thousands of turns and another one a single turn. A process that was stopped inside its transaction
-would block everybody, so a writer that has waited for two seconds checks whether the one inside is stopped, and ends
+would block everybody, so a writer that has waited for two seconds checks whether that process is stopped, and kills
 it.
 
 The flush to the disk comes after that lock is released (`sqlite_log`).
@@ -103,7 +103,6 @@ class SqliteDatabase:
         inserts: Inserts,
         *,
         lazy: bool = False,
-        patience: float = PATIENCE,
     ) -> list[Row]:
         """`update`, and the rows if it matches: all or nothing, durable when this returns. [] if it matches nothing.
 
@@ -128,14 +127,14 @@ class SqliteDatabase:
 
         with self._thread, self._explained:
             connection = self._connect()
-            return self._in_turn(transaction, patience, lazy=lazy)
+            return self._in_turn(transaction, PATIENCE, lazy=lazy)
 
-    def transaction(self, *, lazy: bool = False, patience: float = PATIENCE) -> _SqliteTransaction:
+    def transaction(self, *, lazy: bool = False) -> _SqliteTransaction:
         """Several statements as one: `with db.transaction() as execute: execute(sql, **values)`.
 
         `lazy` as in `write`.
         """
-        return _SqliteTransaction(self, lazy, patience)
+        return _SqliteTransaction(self, lazy)
 
     def listen(self, name: str) -> None:
         """None: there are no notifications, so a waiter polls."""
@@ -308,8 +307,8 @@ os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_c
 
 
 class _SqliteTransaction:
-    def __init__(self, database: SqliteDatabase, lazy: bool, patience: float) -> None:
-        self._database, self._lazy, self._patience = database, lazy, patience
+    def __init__(self, database: SqliteDatabase, lazy: bool) -> None:
+        self._database, self._lazy = database, lazy
 
     def __enter__(self) -> _SqliteTransaction:
         database = self._database
@@ -317,7 +316,7 @@ class _SqliteTransaction:
         try:
             with database._explained:
                 self._connection = database._connect()
-                database._line_up(self._patience)
+                database._line_up(PATIENCE)
                 try:
                     self._connection.execute("BEGIN IMMEDIATE")
                 except BaseException:

@@ -76,18 +76,18 @@ class TypedTable(Table, Generic[T]):
             found[self._amounts] = amounts({unit: found.pop(unit) for unit in UNITS})
         return self._of(**found)
 
-    def row(self, made: T) -> tuple[Any, ...]:
+    def row(self, record: T) -> tuple[Any, ...]:
         """The object as a row, in the columns' order."""
-        found = dict(made.__dict__)
+        found = dict(record.__dict__)
         for field, write in self._writes:
             found[field] = write(found[field])
         if self._amounts:
             found |= counts(found[self._amounts].by_unit())
         return tuple([found[field] for field in self._fields])
 
-    def by_column(self, made: T) -> dict[str, Any]:
+    def by_column(self, record: T) -> dict[str, Any]:
         """The object by its columns, for `put`."""
-        return dict(zip(self.columns, self.row(made), strict=True))
+        return dict(zip(self.columns, self.row(record), strict=True))
 
 
 def where(which: Iterable[str], *more: str) -> str:

@@ -2,8 +2,8 @@
 
     require … → the command → ensure …
 
-All of it runs in the workspace, under the run's bounds, with its output kept. The one that fails is the run's reason: a
-failed `require` is a run that did not start; a failed `ensure` needs a person, and nothing is published.
+All of it runs in the workspace, under the run's bounds, with its output kept. What fails is the run's reason: a failed
+`require` is a run that did not start; a failed `ensure` needs a person, and nothing is published.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class BatchDriver:
     def go(self) -> int:
         try:
             while True:
-                self.judging = ended = [child for child in self.running if child.over()]
+                self.judging = ended = [child for child in self.running if child.has_ended()]
                 self.running = [child for child in self.running if child not in ended]
                 verdicts = self.judge.verdicts(ended)
                 starting = self._choose()
@@ -102,7 +102,7 @@ class BatchDriver:
             except BadItem as bad:
                 self.selection.bad.append(self.reader.bad(item.line, bad))
                 self._bad()
-            except OSError as error:  # nothing was begun: the next start does it
+            except OSError as error:  # the item was not begun: the next start does it
                 self.judge.stop(f"{item.key} cannot be started, there is no room to keep its output: {error.strerror}")
         return chosen
 
@@ -135,10 +135,10 @@ class BatchDriver:
         if self.exhausted:
             return None
         item = None
-        while item is None and not self.selection.over and not self.judge.stopping:
+        while item is None and not self.selection.exhausted and not self.judge.stopping:
             item = self.selection.next()
             self._bad()  # may have stopped the batch
-        self.exhausted = self.selection.over
+        self.exhausted = self.selection.exhausted
         return item
 
     def _bad(self) -> None:
@@ -189,7 +189,7 @@ class BatchDriver:
         return reads
 
     def _note_signal(self, signum: int, _frame: object) -> None:
-        """Asked to end. Only note it: the signal may come between the start of an item and the line that lists it."""
+        """A signal asks us to end. Only note it: it may come between an item's start and the line that lists it."""
         self.second_signal = bool(self.signal)
         self.signal = self.signal or signum
         self.judge.stopping = self.judge.stopping or "interrupted"
@@ -259,7 +259,7 @@ class BatchDriver:
         summary.doubles = [f"{item.key} (line {item.line})" for item in selection.doubles]
         summary.waiting = [*summary.killed, *self._with_reasons(selection.in_doubt)]
         summary.before = self._with_reasons(selection.aside)
-        more = not self.exhausted and (self.selection.next() or not self.selection.over)
+        more = not self.exhausted and (self.selection.next() or not self.selection.exhausted)
         unfinished = more or self.judge.waiting or summary.unfinished
         summary.stopped = (
             self.judge.stopping if unfinished else ""

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 _WHOLE = "{}"  # the key where none is given: the item itself
-_WAITS = 3.0  # seconds for which an item counts as waiting after it last said so
+_WAITS = 3.0  # seconds for which an item counts as waiting after its last report of that
 _HOMES = "batch-home"  # scope of the done keys that name the ledger with a batch's items
 
 
@@ -216,7 +216,8 @@ class Checkpoints:
         return self._publish(**request)
 
     def do_spent(self, _: dict[str, Any]) -> dict[str, Any]:
-        return {"over": {item: str(cap) for item, reported in self._reported.items() if (cap := self._over(reported))}}
+        capped = ((item, self._exceeded(reported)) for item, reported in self._reported.items())
+        return {"over": {item: str(cap) for item, cap in capped if cap}}
 
     def do_reasons(self, request: dict[str, Any]) -> dict[str, Any]:
         return {"reasons": self._items.reasons(self._batch.name, request["digests"])}
@@ -227,7 +228,7 @@ class Checkpoints:
             self.bar.close()
         return {}
 
-    def _over(self, reported: Reported) -> Cap | None:
+    def _exceeded(self, reported: Reported) -> Cap | None:
         return budget.exceeded(self._batch.item_caps, reported.used, lambda *_: 0.0)
 
     def _publish(self, digest: str, key: str, tries: int, targets: list[str], workspace: str) -> dict[str, Any]:

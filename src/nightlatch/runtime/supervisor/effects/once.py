@@ -83,7 +83,7 @@ class _Once:
         self.named = store  # Nightlatch commands in the command must use the same store
         self.records = EffectRecords(self.store, open_for(url.resolve(store)), wanted.scope, wanted.key)
         self.started = clock.now()
-        self.doubtful: Effect | None = None  # as it ended now
+        self.doubtful: Effect | None = None  # as this call left it
         self.ended_by_request = False  # it was asked to end
         self.grace = min(GRACE, wanted.timeout)
         self.hidden = redaction.secrets(os.environ)  # applied to all that is shown or recorded
@@ -157,9 +157,9 @@ class _Once:
     # ── probe ──
 
     def _probe(self, lease: Lease, known: Effect) -> Effect:
-        """Decide an effect in doubt by its probe: done, or failed. Raises InDoubt if the probe cannot tell.
+        """Decide an effect in doubt by its probe: done, or failed. Raises InDoubt if the probe does not know.
 
-        A probe sees what has arrived. So its "done" counts at once, and its "not done" only when a killed client's
+        A probe finds what has arrived. So its "done" counts at once, and its "not done" only when a killed client's
         request can no longer be under way.
         """
         if not self.wanted.probe:
@@ -201,7 +201,7 @@ class _Once:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _look_with_probe(self, lease: Lease, signals: Interruptible) -> tuple[int, str]:
-        """The probe's exit code, and why that decides nothing, if so."""
+        """The probe's exit code, and why it decides nothing; "" if it does."""
         lease.check()
         env = self.supervision.environment() | self._environment()
         signals.postpone()
@@ -229,7 +229,7 @@ class _Once:
     # ── act ──
 
     def _environment(self) -> dict[str, str]:
-        """The idempotency key depends only on scope and key: a server sees the same one at every try."""
+        """The idempotency key depends only on scope and key: a server gets the same one at every try."""
         key, scope = self.wanted.key, self.wanted.scope
         own = {"NIGHTLATCH_KEY": key, "NIGHTLATCH_IDEMPOTENCY_KEY": rules.idempotency_key(key, scope)}
         return self.store_env | own

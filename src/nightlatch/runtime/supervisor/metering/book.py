@@ -28,7 +28,7 @@ _NAMED = 2000  # calls that one entry of the journal names, at most
 _COUNTED = (*METERED, "doubt")
 _ABOUT = ("model", "kind", "source", "item", "agent")
 _BUSY = 0.01  # seconds between two looks whether a commit is done
-_AWAY = 1.0  # seconds until a ledger is tried again that does not answer
+_AWAY = 1.0  # seconds until a ledger that does not answer is tried again
 
 
 class InFlight:
@@ -46,7 +46,7 @@ class Book:
     def __init__(
         self, writer: Writer, holds: Holds, taken: dict[str, int], report: Callable[[dict[str, float], str], None]
     ) -> None:
-        """`taken`: by earlier attempts of the run. `report`: hears of every amount, and of which item."""
+        """`taken`: by earlier attempts of the run. `report`: called with every amount, and its item."""
         self._writer, self._holds, self._taken, self._report = writer, holds, taken, report
         self._before: dict[str, int] = dict(taken)
         self._by_item: dict[str, dict[str, int]] = {}
@@ -179,7 +179,7 @@ class Book:
     # ── writing ──
 
     def tick(self, now: float) -> float:
-        """Write what has gathered; returns when to come again."""
+        """Write what has gathered; returns when to call this again."""
         self._collect()
         if now >= self._write_at and not self._written.locked():
             self._begin_write()
@@ -210,7 +210,7 @@ class Book:
             self._written.release()
 
     def _collect(self) -> None:
-        """What was being written is written, or it will be tried again."""
+        """Take note of a finished commit; what it could not write is tried again."""
         if self._writing is None or self._written.locked():
             return
         (verbs, landed, late), self._writing, failed = self._writing, None, self._failed

@@ -106,7 +106,7 @@ def land(
 def _missing(
     publication: Publication, source: Source | None, ledger: Ledger, writer: Writer, publisher: Publisher
 ) -> list[Target]:
-    """The targets where it has not landed; what an approved attempt before this one let land is adopted."""
+    """The targets where it has not landed yet; what an earlier approved attempt has published is adopted."""
     run = writer.run
     intents, outcomes = left(ledger, run.id)
     fresh: Workspace | None = None

@@ -55,8 +55,8 @@ class Listener:
         self._batch = batch
         self.unwritten = Unwritten(writer, folder, reported.unwritten)
         self.is_metered: Callable[[], bool] = bool  # has the gateway counted a call?
-        self.on_spent: Callable[[dict[str, float], str], None] | None = None  # usage that is not by the gateway
-        self.holding = False  # what it does to the outside world waits for an approval, so nothing may be done now
+        self.on_spent: Callable[[dict[str, float], str], None] | None = None  # usage not counted by the gateway
+        self.holding = False  # nothing may be done to the outside world: the run waits for an approval
         self.passed = ""  # the store's URL, if the command may have it with its password
         self._folder = folder
         self._effects: EffectRequests | None = None
@@ -101,12 +101,12 @@ class Listener:
         """(status, reason, grace) if the run has to end now, since an effect takes longer than it may."""
         return self._effects.overdue(now) if self._effects else None
 
-    def over(self) -> None:
+    def command_ended(self) -> None:
         """Nothing of the command is left: effects whose end it did not report are in doubt."""
         if self._effects:
             self._effects.abandon()
         if self._published:
-            self._published.over()
+            self._published.finish()
         if self._nested_runs or self._child_writes:
             self._nested.abandon(child_writes=self._child_writes)
 
@@ -217,7 +217,7 @@ class Listener:
 
         address, store = self._ledger.address, self._lease.store
         if address:
-            self._writer.lend()
+            self._writer.let_child_write_steps()
         self._child_writes = self._child_writes or bool(address)
         return {
             "ledger": address,
