@@ -68,14 +68,14 @@ class AgentRequest:
     @property
     def nested(self) -> dict[str, Any]:
         """The fields, a table where a name has a dot."""
-        made: dict[str, Any] = {}
+        nested: dict[str, Any] = {}
         for name, fact in self.fields.items():
             *tables, last = name.split(".")
-            place = made
+            place = nested
             for table in tables:
                 place = place.setdefault(table, {})
             place[last] = fact
-        return made
+        return nested
 
 
 def flat(fields: Mapping[str, Any], before: str = "") -> dict[str, Any]:
@@ -113,18 +113,18 @@ def for_agent(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def launch_key(key: str, number: int) -> str:
-    """The effect of the launch for a run's key, after so many launches that ended."""
+    """The effect's key for the next launch of a run's key, after `number` launches that ended."""
     shown = key if key.isprintable() and len(key) < 900 else derive("long", key)
     return f"agent/{shown}/{number + 1}"
 
 
 def ended_scope(job: str) -> str:
-    """Where the store has, as done keys, the launches that ended: all machines see it."""
+    """The scope of the done keys that record ended launches in the store, for all machines."""
     return f"agent:{job}"
 
 
 def label(job: str, launch: str) -> str:
-    """What identifies a launch at the vendor: lower case, and short enough for each of them."""
+    """What identifies a launch at the vendor: lower case, and short enough for every vendor."""
     return derive("launch", job, launch)[:32].lower()
 
 

@@ -109,14 +109,7 @@ class PostgresDatabase:
                         if refused.sqlstate not in _ABORTED or clock.now() >= deadline:
                             raise
 
-    def guarded(
-        self,
-        update: str,
-        values: dict[str, object],
-        inserts: Inserts,
-        *,
-        lazy: bool = False,
-    ) -> list[Row]:
+    def guarded(self, update: str, values: dict[str, object], inserts: Inserts, *, lazy: bool = False) -> list[Row]:
         """`update`, which ends in RETURNING, and the rows if it matches, in one statement. [] if it matches nothing.
 
         `lazy` as in `write`.
@@ -142,7 +135,7 @@ class PostgresDatabase:
         return schema.areas(self._recorded())
 
     def pending(self) -> list[str]:
-        """The statements that `migrate` would run, in order. Changes nothing."""
+        """The statements that a migration would run, in order. Changes nothing."""
         meta = self._recorded()
         if schema.check(meta, self.area, self.url):
             return []

@@ -96,14 +96,7 @@ class SqliteDatabase:
             work = lambda: connection.execute(sql, self._timed(values)).fetchall()  # noqa: E731
             return self._in_turn(work, patience, lazy=lazy)
 
-    def guarded(
-        self,
-        update: str,
-        values: dict[str, object],
-        inserts: Inserts,
-        *,
-        lazy: bool = False,
-    ) -> list[Row]:
+    def guarded(self, update: str, values: dict[str, object], inserts: Inserts, *, lazy: bool = False) -> list[Row]:
         """`update`, and the rows if it matches: all or nothing, durable when this returns. [] if it matches nothing.
 
         `lazy` as in `write`.
@@ -144,7 +137,7 @@ class SqliteDatabase:
         return schema.areas(self._recorded())
 
     def pending(self) -> list[str]:
-        """The statements that `migrate` would run, in order. Changes nothing, and makes no file."""
+        """The statements that a migration would run, in order. Changes nothing, and makes no file."""
         meta = self._recorded()
         if schema.check(meta, self.area, self.path):
             return []
@@ -222,7 +215,7 @@ class SqliteDatabase:
             raise
 
     def _migrate(self, connection: sqlite3.Connection) -> dict[str, str]:
-        self._line_up(PATIENCE)
+        self._take_turn()
         try:
             if _mode(connection, " = WAL") != "wal":
                 raise StoreUnreachable(
@@ -261,9 +254,9 @@ class SqliteDatabase:
             self._log.flush()
         return rows
 
-    def _line_up(self, patience: float) -> None:
-        if not self._queue.acquire_from_stopped(patience):
-            raise self._kept_busy(patience)
+    def _take_turn(self) -> None:
+        if not self._queue.acquire_from_stopped(PATIENCE):
+            raise self._kept_busy(PATIENCE)
 
     def _kept_busy(self, patience: float) -> StoreUnreachable:
         holder = self._queue.holder()
@@ -316,7 +309,7 @@ class _SqliteTransaction:
         try:
             with database._explained:
                 self._connection = database._connect()
-                database._line_up(PATIENCE)
+                database._take_turn()
                 try:
                     self._connection.execute("BEGIN IMMEDIATE")
                 except BaseException:

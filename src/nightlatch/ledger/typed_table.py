@@ -35,7 +35,7 @@ _STORED: dict[str, tuple[str, Callable[[Any], Any] | None, Callable[[Any], Any] 
     "Holder": ("TEXT", Holder.unpack, Holder.pack),
     "dict[str, str]": ("TEXT", unpack, pack),
 }
-_MOST = 4 * 10**18  # of parts: below 2**63 there is room for one more of them
+_MOST = 4 * 10**18  # parts: the sum of two such amounts still fits into 64 bits
 _NAMES = {"grant": "grant_id", "facts": "body"}  # where a column cannot have its field's name
 
 
@@ -91,8 +91,8 @@ class TypedTable(Table, Generic[T]):
 
 
 def where(which: Iterable[str], *more: str) -> str:
-    """A WHERE for these columns, each by its value, and other conditions. Only what is needed is in it, so that the
-    database can plan for it."""
+    """A WHERE clause: each of these columns equals its parameter, and the other conditions hold. Nothing else is in it,
+    so that the database can use an index."""
     conditions = [*(f"{column} = :{column}" for column in which), *more]
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _LIVE = "/live/"  # the folder of lifetime locks
 _MOST = 100  # ancestors
+_GRANT = 16  # characters of a grant's id, at least
 
 
 def is_below_warden() -> bool:
@@ -55,6 +56,3 @@ def _has_tree_lock(pid: int) -> bool:
         if folder and grant != file and grant.isalnum() and len(grant) >= _GRANT:
             return True
     return False
-
-
-_GRANT = 16  # characters of a grant's id, at the least

@@ -55,13 +55,13 @@ def version(words: Sequence[str], known: dict[str, str], folder: str) -> str:
             return file.read()
     except OSError:
         pass
-    said = _ask(words)
-    if said:
-        durable.replace(path, said.encode(), mode=0o600)
-    return said
+    printed = _run(words)
+    if printed:
+        durable.replace(path, printed.encode(), mode=0o600)
+    return printed
 
 
-def _ask(words: Sequence[str]) -> str:
+def _run(words: Sequence[str]) -> str:
     import subprocess
 
     try:
@@ -69,7 +69,7 @@ def _ask(words: Sequence[str]) -> str:
             list(words), stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False
         )
     except (OSError, ValueError, subprocess.TimeoutExpired):
-        return ""  # not known; asked again at the next start
+        return ""  # unknown; tried again at the next start
     text = (done.stdout or done.stderr).decode(errors="replace").strip()
     return text.split("\n")[0][:_LONGEST]
 
@@ -92,7 +92,7 @@ def _head(git: str) -> str:
             if line.endswith(f" {ref}"):
                 return line.split(" ", 1)[0]
     except OSError:
-        pass  # no commit yet, or not readable: not known
+        pass  # no commit yet, or not readable: unknown
     return ""
 
 

@@ -308,7 +308,7 @@ class Run:
         checks.text(tag, "tag", empty=True)
         for unit, amount in amounts.items():
             checks.number(amount, unit)
-        about = {word: text for word, text in (("model", model), ("tag", tag)) if text}
+        about = {name: text for name, text in (("model", model), ("tag", tag)) if text}
         return dict(send(do="spend", **about, **amounts)["used"])
 
     def check(self) -> None:

@@ -36,7 +36,7 @@ def for_item(environment: dict[str, str], digest: str) -> None:
 def claude(words: list[str], environment: Mapping[str, str]) -> list[str]:
     """The words for claude: the user's `--settings`, with the address added."""
     address = f"{environment[ADDRESS]}/anthropic"
-    given, rest = _taken(words, "--settings")
+    given, rest = _pop_option(words, "--settings")
     settings = _settings(given)
     ours = {"ANTHROPIC_BASE_URL": address, **dict.fromkeys(_ELSEWHERE, "0")}
     settings["env"] = {**(settings.get("env") or {}), **ours}
@@ -78,7 +78,7 @@ def _real_program(name: str, environment: Mapping[str, str]) -> str:
     return ""
 
 
-def _taken(words: list[str], option: str) -> tuple[str, list[str]]:
+def _pop_option(words: list[str], option: str) -> tuple[str, list[str]]:
     """The value of an option, and the words without it."""
     given, at = "", 0
     rest: list[str] = []

@@ -29,7 +29,7 @@ class Caller:
 
 
 def read(text: str) -> Caller | None:
-    """A `traceparent`; None if it is not one, or is of no trace."""
+    """A `traceparent`; None if it is not valid, or names no trace."""
     parts = text.split("-")
     version, trace, span, flags = parts[:4] if len(parts) >= 4 else ("", "", "", "")
     sizes = tuple(map(len, (version, trace, span, flags)))

@@ -61,14 +61,12 @@ def _delete(refs: Refs, unmoved: dict[str, str]) -> None:
     while left and clock.now() < until:
         chunk, left = left[:_AT_ONCE], left[_AT_ONCE:]
         free = {
-            ref: standing
-            for ref in chunk
-            if ref in commits and (standing := record.read_lease(commits[ref].message)).is_idle
+            ref: lease for ref in chunk if ref in commits and (lease := record.read_lease(commits[ref].message)).is_idle
         }
         if not free:
             continue
         refs.look(names.FLOOR)
-        highest = max(floor(refs), *(standing.token for standing in free.values()))
+        highest = max(floor(refs), *(lease.token for lease in free.values()))
         change = RefChange(names.FLOOR, refs.seen[names.FLOOR], record.floor_message(highest))
         deleted = [RefMove(ref=ref, old=commits[ref].oid, new="") for ref in free]
         refs.push([change], PATIENCE, besides=deleted)

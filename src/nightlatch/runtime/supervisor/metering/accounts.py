@@ -36,7 +36,7 @@ _AGAIN = 0.25  # seconds until a call that waits for other runs is looked at aga
 
 
 class Accounts:
-    """For one thread. `take` has the gateway's messages; `answers` has what to send back."""
+    """For one thread. `take` handles a message of the gateway; `answers` collects what to send back."""
 
     def __init__(
         self,
@@ -65,10 +65,10 @@ class Accounts:
         self.last = 0  # number of the last call
         self.has_login = False  # a client has used its own login, not a key that we know
         self.refusals = 0
-        self.defied = 0  # of those: calls that were made after the first refusal
+        self.defied = 0  # refused calls that began after the first refusal
         self.refused_at = 0.0
-        self.refused = ""  # why the first one was; for people
-        self.unpriced = ""  # why a call was refused that no cap refused
+        self.refused = ""  # why the first call was refused, for people
+        self.unpriced = ""  # why a call was refused for another reason than a cap
         self.is_capped = bool(self._caps or self._item_caps or self._everything)
         self._seen = self._caps
         self._room_is_stale = False
@@ -84,18 +84,18 @@ class Accounts:
         return self._book.settled
 
     def _recover(self) -> None:
-        """Calls that earlier attempts of the run have left in flight: nobody saw their end."""
+        """Settle calls that earlier attempts of the run left in flight: they are in doubt, since nobody saw their end."""
         left = [hold for hold in self._ledger.holds.of_run(self._run) if hold.call < FIRST_LAUNCH]
         files = {attempt: call_slots.path_of(self._folder, attempt) for attempt in call_slots.attempts(self._folder)}
-        by_themselves = [
+        self_granted = [
             self._granted(call, attempt) for attempt, path in files.items() for call in call_slots.read(path)
         ]
-        if by_themselves:
+        if self_granted:
             known = {(hold.attempt, hold.call) for hold in left}
             entries = self._ledger.entries(self._run.id)
             ended = {call for entry in entries for call in entry.facts.get("ended", "").split()}
             left += [
-                hold for hold in by_themselves
+                hold for hold in self_granted
                 if (hold.attempt, hold.call) not in known and f"{hold.attempt}.{hold.call}" not in ended
             ]  # fmt: skip
         for hold in left:
@@ -168,8 +168,8 @@ class Accounts:
     # ── hold ──
 
     def serve(self) -> None:
-        """Calls that wait, in turn: one that does not fit yet keeps the later ones waiting too."""
-        if self._caps != self._seen:  # a person has set them anew
+        """Answer the calls that wait, in turn: one that does not fit yet keeps the later ones waiting too."""
+        if self._caps != self._seen:  # a person has changed them
             self._seen, self.refused, self.refusals, self.defied = self._caps, "", 0, 0
             self._room_is_stale = True
         while self._waiting:
@@ -221,7 +221,7 @@ class Accounts:
         """What to answer to a call; None: it waits."""
         call: Call = message["call"]
         item = message.get("item", "")
-        made: dict[str, Any] = {}
+        undecided: dict[str, Any] = {}
 
         def decide(taken: dict[Shared, int]) -> Hold | None:
             left, binding = self._left(item, taken)
@@ -229,11 +229,11 @@ class Accounts:
             ample = min(call.wanted, max(AMPLE, call.lowest))
             short = output is None or output < ample
             if short and self._book.flying and self._fits_later(call, left):
-                made["answer"] = None
+                undecided["answer"] = None
             elif (output is None or is_lowered(call, output)) and not call.counted:
-                made["answer"] = {"count": True}
+                undecided["answer"] = {"count": True}
             elif output is None:
-                made["answer"] = {"refused": self._explained(call, left), "cap": str(binding)}
+                undecided["answer"] = {"refused": self._explained(call, left), "cap": str(binding)}
             else:
                 return self._hold_for(call, output, message)
             return None
@@ -246,7 +246,7 @@ class Accounts:
             if hold:
                 self._ledger.holds.put(hold)
         if hold is None:
-            answer: dict[str, Any] | None = made["answer"]
+            answer: dict[str, Any] | None = undecided["answer"]
             return answer
         if self._spending.days:
             try:
@@ -330,13 +330,13 @@ class Accounts:
         return min(again, self._look_at)
 
     def write(self) -> None:
-        """All of it, now: what was held for it is free when this returns."""
+        """Write all usage now: what was held for it is free when this returns."""
         self._book.write()
 
     def abandon(self) -> None:
         """The gateway is gone: what it had in flight may have been charged until now; calls that wait come again."""
         for call in call_slots.read(self.slots):
-            if call["id"] > self.last:  # granted by itself, and killed before it could say so
+            if call["id"] > self.last:  # the gateway granted it, and was killed before it could report that
                 self.take(call)
         self._waiting.clear()
         for number in list(self._book.flying):

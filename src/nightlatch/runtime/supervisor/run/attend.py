@@ -81,7 +81,7 @@ class Attendance:
             caps=lambda: spending.caps,
             used=reported.used,
             spent_before=spending.before,
-            cancelled_by=self._wishes,
+            cancelled_by=self._check_requests,
         )
         self.began = False  # from here on the command may act
         self._kept = output.KeptOutput(folder)
@@ -106,7 +106,7 @@ class Attendance:
         if delivery:
             self._environment = delivery.environment(self._environment)
         else:
-            self._environment.pop("NIGHTLATCH_WORKSPACE", None)  # of a run around this one
+            self._environment.pop("NIGHTLATCH_WORKSPACE", None)  # an outer run's
         self._environment.pop(url.ENV, None)  # the command must not get the store's password
         if job.pass_store:
             from ....store.via_supervisor import PREFIX
@@ -129,7 +129,7 @@ class Attendance:
         }
 
     def holds(self, holding: bool) -> None:
-        """What the command wants to do to the outside world is refused: its run holds its writes."""
+        """With `holding`, effects and publishing are refused: the run holds its writes for an approval."""
         self._holding = holding
 
     def _answers(self, requests: list[Request]) -> list[dict[str, Any] | DeferredReply]:
@@ -137,17 +137,17 @@ class Attendance:
 
     @property
     def _listener(self) -> Listener:
-        """Made when it is needed first: most commands ask for nothing, and report nothing."""
+        """Made at its first use: most commands send no request."""
         if self._opened_listener is None:
             from ..socket.listener import Listener
 
-            made = self._opened_listener = Listener(
+            listener = self._opened_listener = Listener(
                 self._reported, self._lease, self._ledger, self._writer, self._watch, self._folder, self._checkpoints,
                 self._command.bound,
             )  # fmt: skip
-            made.passed = self._where if self._job.pass_store else ""
-            made.agents, made.why_ending = self._at_work, self.why_ending
-            made.hidden, made.holding = self._hidden, self._holding
+            listener.passed_store = self._where if self._job.pass_store else ""
+            listener.agents, listener.why_ending = self._at_work, self.why_ending
+            listener.hidden, listener.holding = self._hidden, self._holding
         return self._opened_listener
 
     def run(self, started: float) -> None:
@@ -288,14 +288,14 @@ class Attendance:
                 self._take_report()
             self._socket.serve(asking)
 
-    def _wishes(self) -> str | None:
+    def _check_requests(self) -> str | None:
         """Take over a budget that a person has set; returns the person that requested the run's end, if any."""
         self._spending.refresh(self._writer.run.id)
         return self._writer.cancel_requested()
 
     def _judge(self, now: float) -> None:
         if self._gateway and self._lease.lost:
-            self._gateway.cut()  # a stream under a lost lease goes no further
+            self._gateway.cut()  # streams must not go on under a lost lease
         if self._ending.over or self._ending.decided:
             return
         late = self._overdue(now) or (self._gateway.overdue(now, self._job.grace) if self._gateway else None)

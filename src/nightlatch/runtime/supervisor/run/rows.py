@@ -24,7 +24,7 @@ def read_row(store: Store, job: str) -> Row | None:
 def move_row(store: Store, ledger: Ledger, row: Row, new: Row) -> bool:
     """Replace a row by `new`; False, and nothing changed, if another process has moved it since it was read.
 
-    The records that it drops are in the ledger before: nobody else might know of them.
+    Records that the move drops are written to the ledger first: nothing else may have them.
     """
     if new.records != row.records:
         ledger.slots.put((row.job, record) for record in row.records)
