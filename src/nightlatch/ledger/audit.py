@@ -243,7 +243,7 @@ class _Audit:
         elif known and kind in _EFFECT:
             self._effects[facts["scope"], facts["key"]] = row_checks.effect_row(facts)
         elif kind in _ITEMS:
-            self._items.say(chain.removeprefix("job:"), "", facts["status"], facts["keys"])
+            self._items.add(chain.removeprefix("job:"), "", facts["status"], facts["keys"])
 
     def _follow_cut(self, chain: str, seq: int, facts: dict[str, str]) -> None:
         # One that is not among them was made since they were read, or its facts make no sense.

@@ -84,7 +84,7 @@ class Accounts:
         return self._book.settled
 
     def _recover(self) -> None:
-        """Settle calls that earlier attempts of the run left in flight: they are in doubt, since nobody saw their end."""
+        """Settle calls that earlier attempts of the run left in flight, as in doubt: nobody saw their end."""
         left = [hold for hold in self._ledger.holds.of_run(self._run) if hold.call < FIRST_LAUNCH]
         files = {attempt: call_slots.path_of(self._folder, attempt) for attempt in call_slots.attempts(self._folder)}
         self_granted = [
