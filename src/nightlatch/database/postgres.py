@@ -117,7 +117,7 @@ class PostgresDatabase:
         sql = one_statement(update, inserts, self.prefix) + (f", (SELECT {_LAZY}) AS lazy" if lazy else "")
         for table, rows in inserts:
             values = values | table.values(rows)
-        return self.write(sql, **values)
+        return self.write(sql, lazy=False, patience=PATIENCE, **values)
 
     def transaction(self, *, lazy: bool = False) -> _PostgresTransaction:
         """Several statements as one: `with db.transaction() as execute: execute(sql, **values)`. It is never
