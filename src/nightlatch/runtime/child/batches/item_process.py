@@ -43,7 +43,7 @@ class ItemProcess:
         self._argv, self._timeout, self._grace = argv, timeout, grace
         self.exit_code = 0  # 128 + N if signal N ended it
         self.timed_out = self.over_budget = False
-        self.killed = False  # by somebody else: the end of the whole batch, or the kernel for lack of memory
+        self.killed = False  # not by us: the whole batch is being ended, or the kernel is out of memory
         self._pid = 0
         self._why = ""
         self._end_at = self._kill_at = float("inf")
@@ -95,7 +95,7 @@ class ItemProcess:
             found = shutil.which(argv[0]) or argv[0]  # a script without #!
             return os.posix_spawn("/bin/sh", ["sh", found, *argv[1:]], env, file_actions=actions, setpgroup=0)
 
-    def over(self) -> bool:
+    def has_ended(self) -> bool:
         """Has it ended? If so, nothing of its process group is left."""
         if os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return False

@@ -275,7 +275,7 @@ def _digests(key: Key, name: str) -> Callable[[Any], tuple[str, str]]:
 
 
 def _name(function: object) -> str:
-    """The name that tells two maps in one run apart. A lambda has none."""
+    """The name that distinguishes two maps in one run. A lambda has none."""
     found = getattr(function, "__name__", "")
     if not found.isidentifier():
         raise UsageError("give the map a name, as in run.map(…, name='articles'): its function has none")
