@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .nested import NestedLedger
     from .outbox import Outbox
     from .records import Attempt, Entry, Pruned, RunRow, Usage
+    from .refused_starts import RefusedStarts
     from .slots import Slots
     from .step_log import StepLog, StepWriter
     from .writer import Writer
@@ -370,6 +371,12 @@ class Ledger:
     def nested_in(self, run: RunRow) -> list[RunRow]:
         """The nested runs that this attempt has begun."""
         return list(map(RUN.read, self._tables.read(_HANDLED, since=_ms(run.started), grant=run.grant, id=run.id)))
+
+    @property
+    def refused_starts(self) -> RefusedStarts:
+        from .refused_starts import RefusedStarts
+
+        return RefusedStarts(self._tables)
 
     @property
     def slots(self) -> Slots:

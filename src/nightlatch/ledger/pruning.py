@@ -93,6 +93,7 @@ def prune(tables: Tables, keep: float, by: str, within: float, done: Done) -> Pr
             after = page[-1][0] if len(page) == _MOST else None
     with tables.database.transaction() as execute:
         execute(tables.sql("DELETE FROM {prefix}usage WHERE at < :before"), before=min(before, today - _MONTH))
+        execute(tables.sql("DELETE FROM {prefix}refused_start WHERE last < :before"), before=before)
     slots = 0
     for (job,) in tables.read(_JOBS_WITH_SLOTS, before=before):
         if clock.now() - started > within:

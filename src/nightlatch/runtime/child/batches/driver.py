@@ -51,7 +51,7 @@ class BatchDriver:
         self.total = self.reader.lines
         self.selection = Selection(self.reader, _known(reply["known"]))
         self.workspaces = ItemWorkspaces(self.plan["publish"], reply["home"]) if reply["home"] else None
-        self.home, self.bar = reply["home"], reply["bar"]
+        self.home, self.bar, self.as_data = reply["home"], reply["bar"], reply["as_data"]
         self.exhausted = False
         self.running: list[ItemProcess] = []
         self.judging: list[ItemProcess] = []  # ended, and not recorded yet
@@ -72,7 +72,7 @@ class BatchDriver:
                 starting = self._choose()
                 self._record(verdicts, starting)
                 for child in ended:
-                    child.show(aside=self.plan["json"])
+                    child.show(aside=self.plan["json"], as_data=self.as_data)
                 self.running += [child for child in starting if child.start()]
                 self.judging = ended_at_once = [child for child in starting if child not in self.running]
                 self._record(self.judge.verdicts(ended_at_once), [])

@@ -74,7 +74,7 @@ class DirectWriter:
     def _report(self, request: dict[str, Any]) -> None:
         """Report to the supervisor that the work goes on, for the watch, and how far a map is, for people."""
         now = clock.now()
-        if request.get("of") and (now - self._counted_at > _COUNT_EVERY or request["done"] == request["of"]):
+        if request.get("of") and (now - self._counted_at > _COUNT_EVERY or request["last"]):
             self._counted_at = self._reported_at = now
             send(do="progress", done=request["done"], total=request["of"], message=request["message"])
         elif now - self._reported_at > _REPORT_EVERY:

@@ -189,7 +189,8 @@ class Checkpoints:
 
     def do_plan(self, _: dict[str, Any]) -> dict[str, Any]:
         home = self._home.path if self._home else ""
-        return {"plan": plan(self._batch), "known": self._files, "home": home, "bar": self.bar is not None}
+        shown = {"bar": self.bar is not None, "as_data": _goes_elsewhere(1)}
+        return {"plan": plan(self._batch), "known": self._files, "home": home, **shown}
 
     def do_steps(self, request: dict[str, Any]) -> dict[str, Any]:
         # Ends come first: a place is free before the next item takes it.
@@ -300,3 +301,11 @@ def _check_home(store: Store, ledger: Ledger, name: str) -> None:
             f"the batch {name} was begun by {home.value.partition(' ')[2]}, and only the ledger there knows which of "
             f"its items are done. Go on there, or share a store that has the ledger in it (postgresql://…)"
         )
+
+
+def _goes_elsewhere(fd: int) -> bool:
+    """Does a file or another program get what is printed there? Not on a terminal, nor where --quiet drops it."""
+    try:
+        return not os.isatty(fd) and not os.path.samestat(os.fstat(fd), os.stat(os.devnull))
+    except OSError:  # closed
+        return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from ....config import place
-from ....errors import GateUnreachable, OtherStore
+from ....errors import Busy, GateUnreachable, OtherStore, OverBudget
 from ...shared import trace
 from ...shared.verdict import Verdict
 from .pipeline import Pipeline
@@ -71,6 +71,12 @@ def _one_try(
         pipeline = Pipeline(job, store, checkpoints, after, claim)
         try:
             verdict = pipeline.go()
+        except (Busy, OverBudget) as why:
+            if not claim:  # a claim says what became of its slot
+                from . import refused
+
+                refused.record(pipeline.ledger, job, why)
+            raise
         except (GateUnreachable, OtherStore) as why:
             if not pipeline.unsealed:
                 raise
