@@ -197,7 +197,7 @@ class _Audit:
         return cut.last, cut.hash
 
     def _end(self, chain: str, last: int, replay: Replay | None) -> None:
-        """The chain is over: all expected entries must have been met, and none may follow its head."""
+        """After a chain's last entry: all expected entries must have been met, and none may follow its head."""
         points = self._points.pop(chain, {})
         if not chain or chain in self._breaks:
             return
@@ -304,7 +304,7 @@ class _Audit:
             self._break(name, 0, what)
 
     def _check_missing(self, chains: list[str]) -> None:
-        """Of these chains not one entry is left."""
+        """Report expected chains that have no entry left, unless they were pruned."""
         for chain in chains:
             points = self._points.pop(chain)
             if points and not self._was_pruned(chain):

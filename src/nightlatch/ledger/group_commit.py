@@ -25,18 +25,18 @@ class GroupCommit(Generic[T]):
         self._queue: list[_QueuedWrites[T]] = []
         self._taken = False  # a thread is writing
 
-    def take(self, *whats: T) -> None:
+    def take(self, *items: T) -> None:
         """Return when they are written, in one commit; raises what that raised."""
         with self._mutex:
             alone = not self._taken
             self._taken = True
         if alone:  # no other thread writes or waits: no queue is needed
             try:
-                self._write(whats)
+                self._write(items)
             finally:
                 self._leave()
             return
-        call = _QueuedWrites(whats)
+        call = _QueuedWrites(items)
         self._join(call)
         if not call.done:
             self._write_queued(call)
@@ -71,7 +71,7 @@ class GroupCommit(Generic[T]):
             calls = self._queue[: min(most, _MOST)]
             del self._queue[: len(calls)]
         try:
-            self._write([what for call in calls for what in call.whats])
+            self._write([item for call in calls for item in call.items])
         except Exception as error:  # noqa: BLE001  each caller gets it, in its own thread
             for call in calls:
                 call.error = error
@@ -88,8 +88,8 @@ class GroupCommit(Generic[T]):
 
 
 class _QueuedWrites(Generic[T]):
-    def __init__(self, whats: Sequence[T], *, alone: bool = False) -> None:
-        self.whats = whats
+    def __init__(self, items: Sequence[T], *, alone: bool = False) -> None:
+        self.items = items
         self.alone = alone
         self.done = False
         self.error: Exception | None = None

@@ -70,23 +70,23 @@ _LOOK = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id = :id"
 class NestedLedger:
     """Made by `Ledger.nested_runs`. For one thread at a time."""
 
-    def __init__(self, tables: Tables, around: RunRow) -> None:
-        self._tables, self._around = tables, around
+    def __init__(self, tables: Tables, outer: RunRow) -> None:
+        self._tables, self._outer = tables, outer
         self._skew = tables.now() / 1000 - clock.wall()
-        self._chain = job_chain(around.job)
+        self._chain = job_chain(outer.job)
         self._seq, self._head = self._look()
 
     def begin(self, key: str, holder: Holder) -> NestedRun | RunRow:
         """The key's next attempt, of which nothing is written yet; or the run, if it is done or waits for a person."""
-        around, run = self._around, find(self._tables, self._around.job, key)
-        if run and (run.id == around.id or (run.status == statuses.RUNNING and run.grant == around.grant)):
-            raise UsageError(f"the key {key} of {around.job} is being worked on in this very run: {title(run)}")
+        outer, run = self._outer, find(self._tables, self._outer.job, key)
+        if run and (run.id == outer.id or (run.status == statuses.RUNNING and run.grant == outer.grant)):
+            raise UsageError(f"the key {key} of {outer.job} is being worked on in this very run: {title(run)}")
         if run and (run.status == statuses.SUCCEEDED or statuses.needs_person(run.status)):
             return run
-        if run and (run.token > around.token or (run.token == around.token and run.grant != around.grant)):
-            raise stale(self._tables.database.identity(), run, around.token, around.grant)
+        if run and (run.token > outer.token or (run.token == outer.token and run.grant != outer.grant)):
+            raise stale(self._tables.database.identity(), run, outer.token, outer.grant)
         at = int((clock.wall() + self._skew) * 1000)
-        return NestedRun(self._tables, around, run or self._new(key, at), holder, at, self._skew)
+        return NestedRun(self._tables, outer, run or self._new(key, at), holder, at, self._skew)
 
     def commit(self, dues: Sequence[PendingWrite], *, lazy: bool = False) -> None:
         """All of it, durable when this returns. `StaleToken`, `RunEnded`: nothing was written."""
@@ -101,7 +101,7 @@ class NestedLedger:
                     raise
             if hit:
                 break
-            RunFence(self._tables, self._around, self._skew).check()
+            RunFence(self._tables, self._outer, self._skew).check()
             if begun or self._has_begun(dues):
                 dues = [due for due in (due.again() for due in dues) if due.journal]
             for due in dues:
@@ -130,8 +130,8 @@ class NestedLedger:
                     ended.append(tally.of_attempt(due.run, day, attempt.status, attempt.elapsed, run_ended=run_ended))
         seen = [due for due in dues if due.was.head]
         values: dict[str, object] = {
-            "chain": self._chain, "seq": seq, "head": head, "was": self._head, "fence": self._around.id,
-            "token": self._around.token, "grant": self._around.grant,
+            "chain": self._chain, "seq": seq, "head": head, "was": self._head, "fence": self._outer.id,
+            "token": self._outer.token, "grant": self._outer.grant,
         }  # fmt: skip
         for number, due in enumerate(seen):
             was = {"head": due.was.head, "status": due.was.status, "attempt": due.was.attempt}
@@ -155,23 +155,23 @@ class NestedLedger:
     def _has_begun(self, dues: Sequence[PendingWrite]) -> bool:
         """Has a beginning landed after all, though the reply was lost? Then it is not written again."""
         found = False
-        for inner in (due.of for due in dues if due.of.unwritten):
-            now = self._found(inner.run)
-            if now and (now.head, now.token, now.grant) == (inner.run.head, inner.run.token, inner.run.grant):
-                inner.unwritten, found = None, True
+        for nested in (due.of for due in dues if due.of.unwritten):
+            now = self._found(nested.run)
+            if now and (now.head, now.token, now.grant) == (nested.run.head, nested.run.token, nested.run.grant):
+                nested.unwritten, found = None, True
         return found
 
     def _was_opened(self, dues: Sequence[PendingWrite]) -> bool:
         """Has a person opened a run for a key whose own run is not written yet? It waits for the lease, which we have:
         so that run is begun instead."""
         found = False
-        for inner in (due.of for due in dues if not due.was.head):
-            other = find(self._tables, inner.run.job, inner.run.key)
-            if other is None or other.id == inner.run.id:
+        for nested in (due.of for due in dues if not due.was.head):
+            other = find(self._tables, nested.run.job, nested.run.key)
+            if other is None or other.id == nested.run.id:
                 continue
             if other.attempt or not statuses.may_seal(other.status):
                 raise RunEnded(closed(other), other)
-            inner.begin_as(other)
+            nested.begin_as(other)
             found = True
         return found
 
@@ -196,10 +196,10 @@ class NestedLedger:
         return seq, head  # the outer run is on it
 
     def _new(self, key: str, at: int) -> RunRow:
-        around = self._around
+        outer = self._outer
         return RunRow(
-            id=new_id(), job=around.job, key=clean(key), host=around.host, holder=around.holder, created=at / 1000,
-            changed=at / 1000, parent=around.id,
+            id=new_id(), job=outer.job, key=clean(key), host=outer.host, holder=outer.holder, created=at / 1000,
+            changed=at / 1000, parent=outer.id,
         )  # fmt: skip
 
 
@@ -219,13 +219,13 @@ class PendingWrite:
 class NestedRun:
     """One attempt of a nested run."""
 
-    def __init__(self, tables: Tables, around: RunRow, seen: RunRow, holder: Holder, at: int, skew: float) -> None:
-        self._tables, self._around, self._holder, self._at, self._skew = tables, around, holder, at, skew
+    def __init__(self, tables: Tables, outer: RunRow, seen: RunRow, holder: Holder, at: int, skew: float) -> None:
+        self._tables, self._outer, self._holder, self._at, self._skew = tables, outer, holder, at, skew
         self.begin_as(seen)
 
     def begin_as(self, seen: RunRow) -> None:
         """The next attempt of the run that was found; nothing of it is written yet."""
-        tables, around, holder, at = self._tables, self._around, self._holder, self._at
+        tables, outer, holder, at = self._tables, self._outer, self._holder, self._at
         entries = _Entries(seen, at)
         fresh, self.lost = not seen.head, seen.status == statuses.RUNNING
         if fresh:
@@ -233,19 +233,17 @@ class NestedRun:
         attempts = [lost_attempt(seen, at)] if self.lost else []
         links = [(str(kinds.LOST), entries.lose(seen, head_of(tables.read, seen.id)))] if self.lost else []
         number = seen.attempt + 1
-        facts = {"attempt": number, "token": around.token, "grant": around.grant, "holder": holder, "host": holder.host}
+        facts = {"attempt": number, "token": outer.token, "grant": outer.grant, "holder": holder, "host": holder.host}
         entries.add(kinds.STARTED, **facts)
         attempts.append(
-            Attempt(
-                run=seen.id, attempt=number, token=around.token, grant=around.grant, holder=holder, started=at / 1000
-            )
+            Attempt(run=seen.id, attempt=number, token=outer.token, grant=outer.grant, holder=holder, started=at / 1000)
         )
         self.run = replace(
-            seen, status=statuses.RUNNING, attempt=number, token=around.token, grant=around.grant, holder=holder,
+            seen, status=statuses.RUNNING, attempt=number, token=outer.token, grant=outer.grant, holder=holder,
             host=holder.host, changed=at / 1000, started=at / 1000, ended=None, due=None, exit_code=None, reason="",
             seq=entries.seq, head=entries.head, done=0, total=0, message="",
         )  # fmt: skip
-        self._steps = StepWriter(tables, self.run, self._skew, around)
+        self._steps = StepWriter(tables, self.run, self._skew, outer)
         self.unwritten: PendingWrite | None = PendingWrite(self, self.run, seen, at)
         self.unwritten.links, self.unwritten.journal, self.unwritten.attempts = links, list(entries.rows), attempts
 

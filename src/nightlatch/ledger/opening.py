@@ -59,6 +59,6 @@ def _create(tables: Tables, values: dict[str, str], lazy: bool) -> RunRow | None
 
 
 def new_id() -> str:
-    """60 random bits in 12 characters: short enough to type, and a chance meeting is caught by the table."""
+    """60 random bits in 12 characters: short enough to type, and the table refuses a collision."""
     number = int.from_bytes(os.urandom(8))
     return "".join(_ALPHABET[number >> shift & 31] for shift in range(0, 60, 5))

@@ -40,8 +40,8 @@ _FENCE = """
 SELECT id FROM {prefix}run WHERE id = :id AND token = :token AND grant_id = :grant AND status = 'running'
   AND NOT EXISTS (SELECT 1 FROM {prefix}journal WHERE chain = :chain AND seq = :next)
 """
-_AROUND = """
-  AND EXISTS (SELECT 1 FROM {prefix}run WHERE id = :around AND token = :token AND grant_id = :grant
+_OUTER = """
+  AND EXISTS (SELECT 1 FROM {prefix}run WHERE id = :outer AND token = :token AND grant_id = :grant
               AND status = 'running' {share})
 """
 
@@ -99,16 +99,16 @@ class StepLog:
 class StepWriter:
     """Made by `Writer.steps`. For one thread at a time."""
 
-    def __init__(self, tables: Tables, run: RunRow, skew: float, around: RunRow | None = None) -> None:
-        """`around`: the run that this one is handled in; it must still be held, too."""
+    def __init__(self, tables: Tables, run: RunRow, skew: float, outer: RunRow | None = None) -> None:
+        """`outer`: the run that this one is handled in; it must still be held, too."""
         self.run = run
         # Before a first attempt there are no steps to look for.
         first = run.attempt <= 1
         self.chain = step_chain.chain_after(run.id) if first else step_chain.chain_of(tables.read, run.id)
         self._tables = tables
-        self._around = around or run
-        self._held = _FENCE + (_AROUND if around else "") + "{share}"
-        self._fence = _Tail(tables, run, skew, self.chain, self._around)
+        self._outer = outer or run
+        self._held = _FENCE + (_OUTER if outer else "") + "{share}"
+        self._fence = _Tail(tables, run, skew, self.chain, self._outer)
 
     def head_after(self, rows: Sequence[Row] = ()) -> str | None:
         """The chain's head, after these rows too, as it is kept in the run's own chain; None if it has no entry."""
@@ -131,7 +131,7 @@ class StepWriter:
 
     def _composed(self, seq: int, head: str, steps: Sequence[Step]) -> tuple[int, str, Callable[[], bool]]:
         rows = self._rows(seq, head, self._fence.now(), steps)
-        values = self._fence.values() | {"chain": self.chain, "next": seq + 1, "around": self._around.id}
+        values = self._fence.values() | {"chain": self.chain, "next": seq + 1, "outer": self._outer.id}
         return *_place(rows), lambda: bool(self._tables.guarded(self._held, values, [(ENTRY, rows)]))
 
     def _rows(self, seq: int, head: str, at: int, steps: Sequence[Step]) -> list[Row]:
@@ -153,9 +153,9 @@ class _Tail(RunFence):
     The supervisor appends to it, and so do processes of the run that write directly: all have the run's grant.
     """
 
-    def __init__(self, tables: Tables, run: RunRow, skew: float, chain: str, around: RunRow) -> None:
+    def __init__(self, tables: Tables, run: RunRow, skew: float, chain: str, outer: RunRow) -> None:
         super().__init__(tables, run, skew)
-        self._chain, self._around = chain, around
+        self._chain, self._outer = chain, outer
         self.seq, self.head = step_chain.tail(tables.read, chain) if run.attempt > 1 else (0, "")
 
     def current_head(self, run: RunRow) -> str:
@@ -170,8 +170,8 @@ class _Tail(RunFence):
         return found != self.head
 
     def _go_on(self, run: RunRow) -> None:
-        if self._around.id != run.id:
-            RunFence(self._tables, self._around, self.skew).check()
+        if self._outer.id != run.id:
+            RunFence(self._tables, self._outer, self.skew).check()
         self.seq, self.head = step_chain.tail(self._tables.read, self._chain)
         self._unsure.clear()
 

@@ -51,7 +51,7 @@ class RunningProgram:
         theirs_in, self.to = os.pipe()
         out, theirs_out = os.pipe()
         err, theirs_err = os.pipe()
-        self.heard = {out: self.out, err: self.err}
+        self.outputs = {out: self.out, err: self.err}
         for fd in (self.to, out, err):
             os.set_blocking(fd, False)
         try:
@@ -92,7 +92,7 @@ class RunningProgram:
 
     def listen(self, deadline: float) -> None:
         """Write its input and read its output until it has ended."""
-        while self.heard:
+        while self.outputs:
             left = deadline - clock.now()
             if left <= 0:
                 raise Unfinished(f"{self.name} gave no answer in time")
@@ -113,21 +113,21 @@ class RunningProgram:
             return
         self._signal(signal.SIGTERM)
         deadline = clock.now() + GRACE
-        while self.heard and clock.now() < deadline:
+        while self.outputs and clock.now() < deadline:
             self._exchange(0.01)
         self._signal(signal.SIGKILL)
         self._reap(0)
 
     def close(self) -> None:
         self._hang_up()
-        for fd in self.heard:
+        for fd in self.outputs:
             os.close(fd)
-        self.heard = {}
+        self.outputs = {}
 
     def _exchange(self, seconds: float) -> bool:
         """One round of reading and writing; False if there was nothing to do."""
         poll = select.poll()
-        for fd in self.heard:
+        for fd in self.outputs:
             poll.register(fd, select.POLLIN)
         if self.to >= 0:
             poll.register(self.to, select.POLLOUT)
@@ -142,9 +142,9 @@ class RunningProgram:
     def _hear(self, fd: int) -> None:
         chunk = os.read(fd, 65536)
         if chunk:
-            self.heard[fd].append(chunk)
+            self.outputs[fd].append(chunk)
         else:
-            del self.heard[fd]
+            del self.outputs[fd]
             os.close(fd)
 
     def _feed(self) -> None:

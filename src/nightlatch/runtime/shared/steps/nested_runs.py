@@ -1,4 +1,4 @@
-"""Nested runs: begun, recorded and settled under the lease of the run around them."""
+"""Nested runs: begun, recorded and settled under the lease of the outer run."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class NestedRuns:
     """All nested runs of one run. Any thread may call it."""
 
     def __init__(
-        self, lease: HeldLease, ledger: Ledger, around: RunRow, folder: str, redacted: Callable[[str], str]
+        self, lease: HeldLease, ledger: Ledger, outer: RunRow, folder: str, redacted: Callable[[str], str]
     ) -> None:
         self._lease, self._ledger, self._folder, self._redacted = lease, ledger, folder, redacted
-        self._around, self._rows = around, ledger.nested_runs(around)
+        self._outer, self._rows = outer, ledger.nested_runs(outer)
         self._mutex = allocate_lock()  # for writes
         # By the run's id when it was begun: a person may open a run for the same key before this one is written.
         self._open: dict[str, _OpenRun] = {}
@@ -70,7 +70,7 @@ class NestedRuns:
         self._lease.check()
         mine = object()
         if self._keys.setdefault(clean(key), mine) is not mine:
-            raise UsageError(f"the key {key} of {self._around.job} is already being worked on in this run")
+            raise UsageError(f"the key {key} of {self._outer.job} is already being worked on in this run")
         reply: dict[str, Any] = {}
         try:
             reply = self._begin(key)
@@ -80,7 +80,7 @@ class NestedRuns:
         return reply
 
     def _begin(self, key: str) -> dict[str, Any]:
-        done = self._lease.store.look(self._around.job, key)
+        done = self._lease.store.look(self._outer.job, key)
         begun = self._rows.begin(key, self._lease.holder)
         if isinstance(begun, NestedRun):
             if done:
@@ -153,7 +153,7 @@ class NestedRuns:
 
     def _sweep(self) -> None:
         """End what the child had begun, and mark done what it had finished but not yet marked."""
-        for run in self._ledger.nested_in(self._around):
+        for run in self._ledger.nested_in(self._outer):
             if run.status == statuses.RUNNING:
                 try:
                     writer = self._ledger.seal(run.id, token=run.token, grant=run.grant, holder=run.holder)
@@ -214,14 +214,14 @@ class NestedRuns:
 
     def _settle(self, keys: dict[str, str]) -> None:
         """Mark keys done; each key's value is its run."""
-        self._lease.store.settle_many(self._lease.name, self._lease.grant, self._around.job, keys)
+        self._lease.store.settle_many(self._lease.name, self._lease.grant, self._outer.job, keys)
 
     def _reap(self) -> None:
         """End the runs that an earlier holder left running: nobody may ever open their keys again."""
-        for run in self._ledger.runs(job=self._around.job, status=statuses.RUNNING):
+        for run in self._ledger.runs(job=self._outer.job, status=statuses.RUNNING):
             if run.parent and run.grant != self._lease.grant:
                 try:
-                    self._ledger.reap(run.id, token=self._around.token, grant=self._lease.grant)
+                    self._ledger.reap(run.id, token=self._outer.token, grant=self._lease.grant)
                 except RunEnded:
                     continue
 

@@ -83,19 +83,19 @@ class ReplaceTarget:
 
     def describe(self, workspace: Workspace | CommandFolder, publisher: Publisher) -> Facts:
         """sha256 of what is to be published. `NothingToPublish`: the command did not make it."""
-        with _opened(workspace.path, self.source) as made:
-            if os.path.isdir(made) != self._is_folder:
+        with _opened(workspace.path, self.source) as fd:
+            if os.path.isdir(fd) != self._is_folder:
                 what, hint = (
                     ("file", "TO without / at its end") if self._is_folder else ("folder", f"{self.source}/=TO")
                 )
                 raise NothingToPublish(f"nothing was published: {self.source} is a {what}. Write {hint}")
-            return {"from": self.source, "sha256": fingerprint.of(made)} | self._placed(publisher)
+            return {"from": self.source, "sha256": fingerprint.of(fd)} | self._placed(publisher)
 
     def planned(self, workspace: Workspace, publisher: Publisher) -> Facts:
         """What is to be published when it is approved, and what landed there last."""
         facts = self.describe(workspace, publisher)
-        with _opened(workspace.path, self.source) as made:
-            size = _size(made)
+        with _opened(workspace.path, self.source) as fd:
+            size = _size(fd)
         return {"from": facts["from"], "sha256": facts["sha256"], "size": str(size)} | self._last()
 
     def moved(self, plan: Facts) -> bool:
@@ -112,11 +112,11 @@ class ReplaceTarget:
         target = os.path.join(stage, self.source.rstrip("/"))
         os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
         try:
-            with _opened(left.path, plan["from"]) as made:
-                if os.path.isdir(made):
-                    treecopy.copy(made, target)
+            with _opened(left.path, plan["from"]) as fd:
+                if os.path.isdir(fd):
+                    treecopy.copy(fd, target)
                 else:
-                    _copy_file(made, target)
+                    _copy_file(fd, target)
         except NothingToPublish:
             return False
         return fingerprint.of(target) == plan["sha256"]
@@ -149,14 +149,14 @@ class ReplaceTarget:
     def intact(self, facts: Facts, left: Workspace) -> bool:
         """Is it unchanged in the workspace that an earlier attempt left?"""
         try:
-            with _opened(left.path, facts["from"]) as made:
-                return fingerprint.of(made) == facts["sha256"]
+            with _opened(left.path, facts["from"]) as fd:
+                return fingerprint.of(fd) == facts["sha256"]
         except NothingToPublish:
             return False
 
     def land(self, workspace: Workspace | CommandFolder, facts: Facts, publisher: Publisher) -> str:
-        with _opened(workspace.path, self.source) as made:
-            return str(self.gate.publish(publisher.lease, made, digest=facts["sha256"]) or "")
+        with _opened(workspace.path, self.source) as fd:
+            return str(self.gate.publish(publisher.lease, fd, digest=facts["sha256"]) or "")
 
 
 def _copy_file(source: int, target: str) -> None:
@@ -167,13 +167,13 @@ def _copy_file(source: int, target: str) -> None:
         os.fchmod(file.fileno(), os.fstat(source).st_mode & 0o777)
 
 
-def _size(made: int) -> int:
+def _size(fd: int) -> int:
     """Bytes, of a file or of all files in a folder."""
-    if not os.path.isdir(made):
-        return os.fstat(made).st_size
+    if not os.path.isdir(fd):
+        return os.fstat(fd).st_size
     return sum(
         os.stat(name, dir_fd=folder, follow_symlinks=False).st_size
-        for _, _, names, folder in os.fwalk(".", dir_fd=made)
+        for _, _, names, folder in os.fwalk(".", dir_fd=fd)
         for name in names
     )
 
@@ -200,8 +200,8 @@ class PushTarget:
         return False
 
     def restored(self, plan: Facts, left: Workspace) -> bool:
-        """Is the plan's commit what the workspace has, but for trailers of a push that did not happen? It is the tip
-        again then."""
+        """Make the plan's commit the tip again; False if the workspace has other files. (The tip may have
+        trailers of a push that did not happen.)"""
         work = self._work(left)
         left.commit = plan["base"]
         if not plan["commit"]:
@@ -247,7 +247,7 @@ class PushTarget:
         return False
 
     def _contains(self, facts: Facts, fresh: Workspace | CommandFolder) -> bool:
-        """By its name; or by its trailers, if it had to follow the branch on its way."""
+        """By its id; or by its trailers, if the push had to rebase it."""
         work, tip = self._work(fresh), fresh.commit
         if not facts["commit"] or not tip:
             return not facts["commit"]

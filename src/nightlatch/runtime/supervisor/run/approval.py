@@ -69,8 +69,8 @@ def refuse(store: Store, ledger: Ledger, run: RunRow, *, approved: bool = True) 
 
 
 def cancel(store: Store, ledger: Ledger, run: RunRow, request: Callable[[], RunRow]) -> RunRow:
-    """Cancel a run by `request`, a person's; if it waits with a plan, that is refused, and its workspace goes. Raises
-    `RunEnded` if somebody has approved it in this moment."""
+    """Cancel a run for a person, by `request`. A plan of it that waits is refused, and its workspace removed. Raises
+    `RunEnded` if somebody has approved it at this moment."""
     if run.held is not None and store.lists_begun and not refuse(store, ledger, run, approved=False):
         raise RunEnded(f"run {run.id} of {run.job} was approved in this moment", run)
     cancelled = request()
@@ -81,8 +81,8 @@ def cancel(store: Store, ledger: Ledger, run: RunRow, request: Callable[[], RunR
 
 
 def held_claim(row: Row | None, run: RunRow, store: Store) -> Claim | None:
-    """The row's claim, if it waits with this run for an approval. A supervisor that is killed between the ledger's plan
-    and the row's leaves a claim that does not say so: this one does."""
+    """The row's claim, if this run of it waits for an approval. A supervisor that is killed after the ledger has the
+    plan and before the row has it leaves a claim that does not say so: the returned one does."""
     claim = row.claim if row else None
     if claim is None or not claim.is_open:
         return None

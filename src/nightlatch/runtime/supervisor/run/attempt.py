@@ -241,8 +241,8 @@ class SealedAttempt:
             return status, reason
         # Usage that is known only at the end cannot undo the work: a failed run would be done, and paid for, again.
         cap = self.spending.exceeded()
-        over = f"passed its budget {cap}" if cap else self.reported.unmetered
-        return status, self.recovered or over
+        note = f"passed its budget {cap}" if cap else self.reported.unmetered
+        return status, self.recovered or note
 
     def _cancelled_by(self) -> str | None:
         try:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def open_run(start: Pipeline, key: str, *, lazy: bool = False) -> RunRow:
-    """The run, pending, or as it is. `lazy`: it is sealed next."""
+    """The run, pending; or as it is, if it may not be opened. `lazy`: it is sealed next."""
     job = start.job
     _read_environment(start)
     if start.after:  # a run that was ended meanwhile is not opened again
@@ -39,8 +39,8 @@ def seal(start: Pipeline, lease: Lease, key: str) -> Writer | Verdict:
     job, store, ledger = start.job, start.store, start.ledger
     opened = open_run(start, key, lazy=True)
     settled = not job.again and store.look(job.name, key) is not None
-    if not settled and (over := _held_back(start, opened)):
-        return over
+    if not settled and (verdict := _held_back(start, opened)):
+        return verdict
     start.number = ledger.tries(opened) + 1
     decided = elsewhere = None
     if store.lists_begun:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Pipeline(Preflight):
-    hidden: Redactor  # once the run is opened: what is not recorded of the command's environment
+    hidden: Redactor  # set when the run is opened: hides secrets of the command's environment
 
     def __init__(
         self,
@@ -51,11 +51,11 @@ class Pipeline(Preflight):
         self.attempt: SealedAttempt | None = None
         self.number = 1  # of this try, counted across supervisors
         self.publishes = False  # a plan of it was approved: the command is not run again
-        self.edited = False  # since it waits, unstarted, for its approval
-        self.unsealed = ""  # the key whose lease could not be had, because a gate could not be sealed
+        self.edited = False  # the job was edited while its run waited, unstarted, for an approval
+        self.unsealed = ""  # the key whose lease could not be taken, because a gate could not be sealed
         self.variables = dict(job.env)  # for the command, with those of its env_file
         self.unusable: BadConfig | None = None  # why that file cannot be used
-        self.stage = ""  # of a job of a file, started by hand
+        self.stage = ""  # of a job in nightlatch.toml that was started by hand
 
     def go(self) -> Verdict:
         deaf = self.checkpoints is not None  # a batch's driver, which unblocks signals when it is ready
