@@ -7,6 +7,7 @@ worth a look.
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import subprocess
@@ -16,7 +17,8 @@ from pathlib import Path
 FAILED = 1  # pytest's exit code for tests that failed
 MOST = 8  # of thousands; more failures than these are not a coincidence
 WORKERS = round(1.5 * (os.cpu_count() or 1))
-LAST_FAILED = Path(__file__).parents[1] / ".pytest_cache/v/cache/lastfailed"
+ROOT = Path(__file__).parents[1]
+LAST_FAILED = ROOT / ".pytest_cache/v/cache/lastfailed"
 
 
 def pytest(*words: str) -> int:
@@ -24,6 +26,8 @@ def pytest(*words: str) -> int:
 
 
 def main(words: list[str]) -> int:
+    for folder in ("src", "tests"):  # thousands of processes load them, also where PYTHONDONTWRITEBYTECODE is set
+        compileall.compile_dir(ROOT / folder, quiet=2)
     code = pytest("-n", str(WORKERS), "--dist", "worksteal", *words)
     failed = list(json.loads(LAST_FAILED.read_text())) if code == FAILED else []
     if not 0 < len(failed) <= MOST:
