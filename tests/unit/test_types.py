@@ -22,6 +22,11 @@ if TYPE_CHECKING:
         newsletter.run()  # type: ignore[call-arg]
         newsletter.run("2026-11-16", copy=2)  # type: ignore[call-arg]
 
+    async def an_async_job_keeps_what_it_returns() -> None:
+        assert_type(await translation("otter"), bytes)
+        assert_type(translation.run("otter"), nightlatch.Verdict)
+        await translation(3)  # type: ignore[arg-type]
+
     async def what_a_run_calls_keeps_its_result(run: nightlatch.Run) -> None:
         assert_type(run.step("size", len, "abc"), int)
         assert_type(await run.step("text", fetch, 3), str)
@@ -37,6 +42,11 @@ if TYPE_CHECKING:
 @nightlatch.job(key="{night}")
 def newsletter(night: str, copies: int = 1) -> int:
     return len(night) * copies
+
+
+@nightlatch.job(key="{topic}")
+async def translation(topic: str) -> bytes:
+    return topic.encode()
 
 
 async def fetch(number: int) -> str:
