@@ -139,7 +139,10 @@ class AgentDriver:
         until = clock.now() + self._asked.seconds("deadline")
         prepare = can(self._adapter, "prepare")
         if prepare:
-            self._handle = prepare(ask)
+            try:
+                self._handle = prepare(ask)
+            except Unclear as error:
+                raise error.as_not_launched() from error
             self._record(self._last)
         if clock.now() >= until:  # it was stopped meanwhile: a successor may have found nothing, and launched
             raise NotLaunched("its time was over before the request was sent", 0.0)
