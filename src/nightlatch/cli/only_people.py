@@ -9,7 +9,6 @@ from ..ledger import kinds, open_for
 from ..store import url
 from ..system import ancestry
 from .decisions import current_user
-from .in_run import store_of_run
 
 _NAMES = ("NIGHTLATCH_RUN", "NIGHTLATCH_SOCKET")  # any of them: below a supervisor
 
@@ -23,7 +22,7 @@ def require_person(what: str, job: str, store: str | None) -> None:
     run = os.environ.get("NIGHTLATCH_RUN", "")
     try:
         facts = {"what": what, "by": current_user()} | ({"run": run} if run else {})
-        open_for(url.resolve(store or store_of_run())).note(job or _job(), kinds.NOT_ALLOWED, **facts)
+        open_for(url.resolve(store)).note(job or _job(), kinds.NOT_ALLOWED, **facts)
     except Error:
         pass  # that it cannot be journaled does not allow it
     raise NotAllowed(

@@ -9,20 +9,19 @@ from ..observe import reader
 from ..observe.reader import NoStore, StoreReader
 from ..store import url
 from ..system import clock
-from .in_run import store_of_run
 
 
 def open_reader(store: str | None, *, listing: bool = False) -> StoreReader:
     """Of the store that `--store` names, or of the run that this is called in."""
     try:
-        return StoreReader(url.resolve(store or store_of_run()))
+        return StoreReader(url.resolve(store))
     except NoStore as error:
         raise _explained(error, store, listing) from None
 
 
 def existing(store: str | None, *, listing: bool = False) -> str:
     """The URL of a store that is there."""
-    where = url.resolve(store or store_of_run())
+    where = url.resolve(store)
     try:
         reader.existing(where)
     except NoStore as error:
