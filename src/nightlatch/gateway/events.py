@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .asked import ReplyUsage
     from .dialects import Dialect
+    from .requested import ReplyUsage
 
 _LONGEST = 64 << 20  # bytes of one event, or of a reply, that are kept to be read
 
@@ -37,7 +37,7 @@ class Events:
         return chunk
 
     def _feed_whole(self, chunk: bytes) -> bytes:
-        """Event by event: the one that only the gateway asked for does not go on."""
+        """Pass on event by event, without the one that only the gateway asked for."""
         self._rest += chunk
         passed = []
         while (end := self._end()) > 0:

@@ -6,14 +6,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from ..asked import Asked, ReplyUsage
     from ..body import Body
+    from ..requested import ModelRequest, ReplyUsage
 
 
 class Dialect(Protocol):
     vendor: str
 
-    def read(self, body: Body, path: str) -> Asked:
+    def read(self, body: Body, path: str) -> ModelRequest:
         """What the request asks for."""
 
     def limit(self, body: Body, output: int) -> None:
@@ -22,7 +22,7 @@ class Dialect(Protocol):
     def allow_uses(self, body: Body, uses: int) -> None:
         """Make it use the vendor's tools so many times, at most."""
 
-    def prepare(self, body: Body, asked: Asked) -> bool:
+    def prepare(self, body: Body, requested: ModelRequest) -> bool:
         """Make its reply say what it used. True: an event that only the gateway asked for is not passed on."""
 
     def counting(self, body: Body, path: str) -> tuple[str, dict[str, Any]] | None:
@@ -35,7 +35,7 @@ class Dialect(Protocol):
         """A reply, or one event of it."""
 
     def is_ours(self, data: dict[str, Any]) -> bool:
-        """Is that event the one that only the gateway asked for?"""
+        """Is it the event that only the gateway asked for?"""
 
     def refusal(self, message: str) -> tuple[int, dict[str, Any]]:
         """Status and body that make clients stop, without another try."""
