@@ -48,7 +48,8 @@ def run(
         )
 
     `fields` go into the vendor's launch request, by its own names; `waits`, `every`, `deadline` and `priced_as` are for
-    the driver. The options are those of `nightlatch.run()`. Returns how it ended, and the agent's `handle` and `answer`.
+    the driver. The options are those of `nightlatch.run()`. Returns how it ended, with the agent's `handle` and
+    `answer`.
     """
     asked = AgentAsk(provider=provider, agent=agent, input=input, fields=flat(fields or {})).check()
     job = read(check_name(name), asked.command(sys.executable), for_agent(options), CALL, as_keyword)

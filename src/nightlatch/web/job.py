@@ -1,4 +1,4 @@
-"""Job: how it went, its slots, what speaks for its promotion, its definition, and what people decided."""
+"""Job: its runs, its slots, the evidence for its promotion, its definitions, and what people decided."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:
 
 
 def configured(name: str) -> Job | None:
-    """As the nightlatch.toml that counts here has it."""
+    """The job of the nightlatch.toml that applies here."""
     try:
         file = place.find()
         return load(file).jobs.get(name) if file else None

@@ -1,4 +1,4 @@
-"""`/metrics`, for Prometheus: under the session's path, with a bearer token, or at a port of its own on loopback."""
+"""`/metrics`, for Prometheus: under the session's path, with a bearer token, or at a separate port on loopback."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Scraping:
         return [web.get(METRICS, self.show), web.get(f"/{{prefix}}{METRICS}", self.show)]
 
     def alone(self) -> list[web.RouteDef]:
-        """All that there is at the port of its own."""
+        """The only route of the separate port."""
         return [web.get(METRICS, self.show)]
 
     async def show(self, request: web.Request) -> web.Response:
