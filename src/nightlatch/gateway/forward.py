@@ -1,4 +1,4 @@
-"""One call on its way: to the vendor, back to the client as it comes, and what it used to the supervisor."""
+"""One call: to the vendor, its reply to the client as it arrives, and its usage to the supervisor."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from .prices import Prices
     from .requested import ModelRequest
 
-_LOST = frozenset((502, 504, *range(520, 528), 530))  # a proxy's own: the vendor may have done the work
-_AT_ONCE = 1 << 20  # bytes of a reply that are read whole: one write, and settled before the client has it
+_LOST = frozenset((502, 504, *range(520, 528), 530))  # from a proxy: the vendor may have done the work
+_AT_ONCE = 1 << 20  # a reply up to this size is read whole, and settled before the client has it
 
 
 class Forward:
@@ -42,7 +42,7 @@ class Forward:
         self._settled = pipe is None
 
     async def run(self, request: web.BaseRequest, going: Any) -> web.StreamResponse:
-        """Whatever happens (an error, a cancellation when the client leaves), the call is settled once."""
+        """Whatever happens (an error, or the client leaves), the call is settled exactly once."""
         try:
             async with going as reply:
                 return await self._answer(request, reply)
@@ -83,7 +83,7 @@ class Forward:
                     await answer.write(passed)
         except (ClientError, OSError):
             reader.finish()
-            self._settle()  # if all was said before it was cut; otherwise it is in doubt
+            self._settle()  # if its usage came before the cut; otherwise it is in doubt
             if request.transport is not None:
                 request.transport.abort()  # the client must see that it was cut
             raise _Cut from None
@@ -162,7 +162,7 @@ class Forward:
 
 
 class _Cut(ClientConnectionError):
-    """The vendor's reply ended before its end; the client has been shown that."""
+    """The vendor's reply was cut, and the client's connection aborted."""
 
 
 def _gone(dialect: Dialect, message: str) -> web.Response:

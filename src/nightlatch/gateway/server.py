@@ -1,4 +1,4 @@
-"""Requests to the gateway: whose they are, and what becomes of them."""
+"""Requests to the gateway: check the run's key, then meter, pass on or refuse."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _VENDORS = ("anthropic", "openai", "google", "chatgpt")  # the last: codex with a login
 _AGENT = "x-claude-code-agent-id"
-_MARGIN, _ROOM = 50, 64  # a count of the vendor's may be off by one part in so many, and a few tokens
+_MARGIN, _ROOM = 50, 64  # added to a vendor's count: one part in so many, and a few tokens
 _COUNT_WITHIN = 20.0  # seconds
 _REMEMBERED = 10_000  # ids of earlier turns
 
@@ -50,7 +50,7 @@ class RequestHandler:
         self._key, self._allow = settings["key"], settings.get("allow") or {}
         self._pipe, self._upstream, self._prices, self._ready = pipe, upstream, prices, ready
         self._known: dict[tuple[object, ...], _Rates | None] = {}
-        self._turns: dict[str, int] = {}  # tokens last seen under an id that the vendor keeps
+        self._turns: dict[str, int] = {}  # id of an earlier turn, which the vendor stores → its tokens
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         first, vendor, path = (*request.raw_path.partition("?")[0].lstrip("/").split("/", 2), "", "")[:3]
@@ -111,7 +111,7 @@ class RequestHandler:
         return answer
 
     def _limited(self, dialect: Dialect, body: Body, requested: ModelRequest, reply: dict[str, Any]) -> bool:
-        """Make the body ask for no more than is held. True: its reply has an event that is not passed on."""
+        """Limit the body to what is held. True: its reply has an event that is not passed on."""
         if requested.has_output and reply["output"] != requested.output:
             dialect.limit(body, reply["output"])
         if requested.uses:
@@ -119,7 +119,7 @@ class RequestHandler:
         return dialect.prepare(body, requested)
 
     def _rates(self, vendor: str, requested: ModelRequest) -> _Rates | None:
-        """The dearest of all prices that may apply; None if one of its models has none."""
+        """The highest of all prices that may apply; None if one of its models has none."""
         key = vendor, requested.models, requested.tier, requested.inputs
         if key not in self._known:
             if len(self._known) > _REMEMBERED:
@@ -144,7 +144,7 @@ class RequestHandler:
         rates: _Rates,
         headers: dict[str, str],
     ) -> Call:
-        """The most it can come to, by the size of its body where that is enough."""
+        """The most that the call can use: by the size of its body, or by the vendor's count if that is not enough."""
         window = rates.window
         tokens, counted = body.size + PREAMBLE, False
         if requested.after:
@@ -167,12 +167,12 @@ class RequestHandler:
     async def _hold(
         self, call: Call, requested: ModelRequest, prices: list[Price], about: dict[str, Any], count: Any
     ) -> dict[str, Any]:
-        """Held; with fewer uses of the vendor's tools if it does not fit otherwise."""
+        """Hold the call, with fewer uses of the vendor's tools if it does not fit otherwise."""
         uses = requested.uses
         while True:
-            about["again"] = uses > 1  # a refusal is not the last word
+            about["again"] = uses > 1  # a refusal is not final
             reply = await self._pipe.hold(call, **about)
-            if reply.get("count"):  # it would be lowered, or refused, by its size: ask how much it really is
+            if reply.get("count"):  # by its size it would be lowered or refused: ask the vendor for the true count
                 found = await count()
                 call = replace(call, input=call.input if found is None else min(found, call.input), counted=True)
             elif "refused" in reply and uses > 1:
@@ -182,7 +182,7 @@ class RequestHandler:
                 return reply | {"uses": uses}
 
     async def _count(self, vendor: str, dialect: Dialect, body: Body, path: str, headers: dict[str, str]) -> int | None:
-        """Tokens of input by the vendor's own count, with a margin; None if it does not say."""
+        """Tokens of input by the vendor's own count, with a margin; None if there is none."""
         counting = dialect.counting(body, path)
         if counting is None:
             return None
@@ -213,7 +213,7 @@ class RequestHandler:
     async def _at_a_price(
         self, request: web.BaseRequest, vendor: str, path: str, item: str, stated: int
     ) -> web.StreamResponse:
-        """A path that people have opened, each call at a price in billionths."""
+        """A path that the user has allowed, at a stated price a call, in billionths."""
         data = await request.content.read() or None
         call = Call(input=0, input_rate=0, output=0, output_rate=0, lowest=0, fee=stated)
         about = {
@@ -254,7 +254,7 @@ def _refuse(dialect: Dialect, message: str, *, status: int = 0) -> web.Response:
 
 
 def _stale(dialect: Dialect) -> web.Response:
-    """Another run's key, or an old one: 401 is what every client stops at."""
+    """Another run's key, or an old one: at 401 every client stops."""
     _, body = dialect.refusal("nightlatch: this run is over; the address is not valid any more")
     if "type" in body:
         body["error"]["type"] = "authentication_error"

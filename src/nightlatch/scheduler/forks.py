@@ -1,7 +1,7 @@
 """The process that supervisors are forked from: `python -m nightlatch.scheduler.forks FD`.
 
 It has loaded everything that a supervisor needs, but has opened nothing and has one thread, so that a fork is safe.
-Each run gets a new session, and so survives the end of the scheduler and of this process, which ends with its scheduler.
+Each run gets a new session, and so survives the end of the scheduler and of this process. It ends with its scheduler.
 """
 
 from __future__ import annotations

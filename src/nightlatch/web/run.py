@@ -1,4 +1,4 @@
-"""Run: the verdict, its bounds, a waterfall, what happened in sentences, what changed since the run before, its output."""
+"""Run: the verdict, its bounds, a waterfall, what happened, what changed since the run before, and its output."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from ..config import place
 from ..errors import StoreUnreachable, UsageError
 from .guard import METRICS
 
@@ -38,4 +39,4 @@ class Scraping:
     def _text(self, reader: StoreReader) -> bytes:
         from ..observe import metrics  # it needs an extra, which the pages do not
 
-        return metrics.text(reader, self._site.jobs())
+        return metrics.text(reader, place.jobs())

@@ -131,14 +131,14 @@ class GenerateContent(_Google):
 
 
 class EmbedContent(_Google):
-    """Its reply need not say what it used: the body bounds it, and an embedding costs little."""
+    """Its reply may not report usage: then the size of the body bounds it, and an embedding costs little."""
 
     def read(self, body: Body, path: str) -> ModelRequest:
         media = "media" if body.mentions(*_MEDIA) else ""
         return ModelRequest(models=(model_of(path),), has_output=False, uncounted=media)
 
     def limit(self, body: Body, output: int) -> None:
-        """It makes none."""
+        """An embedding has no output."""
 
     def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
         usage = table(data.get("usageMetadata"))

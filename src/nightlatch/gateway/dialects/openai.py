@@ -24,7 +24,7 @@ class _OpenAI:
         body.set("max_tool_calls", uses)
 
     def refusal(self, message: str) -> tuple[int, dict[str, Any]]:
-        kind = "insufficient_quota"  # the one word that makes every client stop
+        kind = "insufficient_quota"  # at this code every client stops
         return 400, {"error": {"message": message, "type": kind, "code": kind, "param": None}}
 
     def is_error(self, reply: dict[str, Any]) -> bool:
@@ -71,7 +71,7 @@ def _split(usage: dict[str, Any], read: str, made: str, details: str, made_detai
 
 
 class Responses(_OpenAI):
-    """Also its compaction, which answers in the same way and has no limit of its output."""
+    """Also their compaction, whose reply has the same form and whose output cannot be limited."""
 
     _known = words(
         "model input instructions max_output_tokens max_tool_calls metadata parallel_tool_calls "
