@@ -14,8 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ..core.job import Job
-
 ENV = "NIGHTLATCH_CONFIG"
 NAME = "nightlatch.toml"
 
@@ -70,19 +68,6 @@ def settings(file: str, *names: str) -> dict[str, Any]:
     from .load import settings_of
 
     return settings_of(path, *names)
-
-
-def jobs() -> dict[str, Job]:
-    """The jobs of the file that applies here; {} if there is no file, or it has mistakes."""
-    try:
-        path = find()
-        if not path:
-            return {}
-        from .load import load
-
-        return load(path).jobs
-    except BadConfig:
-        return {}
 
 
 def store() -> str:

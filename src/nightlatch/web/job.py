@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..config import place
 from ..core import advice, statuses
 from ..core import stage as stages
 from ..core.row import NEVER
@@ -19,6 +18,7 @@ from ..system import clock
 from . import svg, words
 from .buttons import GO, Button
 from .jobs import RUNS, schedule_of
+from .site import configured_jobs
 
 if TYPE_CHECKING:
     from ..core.job import Job
@@ -44,7 +44,7 @@ def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:
     top, paid = max((one.elapsed for one in strip), default=0.0) or 1.0, [one.amounts.usd for one in strip]
     change = next((one for one in changes.current if one.what == "usd" and one.shift.factor > 1), None)
     dear = [index for index, one in enumerate(strip) if change and one.at >= change.shift.first.at]
-    job = place.jobs().get(name)
+    job = configured_jobs().get(name)
     stage = stages.of(row, job.stage if job else "")
     return {
         "name": name,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from ..config import place
 from ..errors import StoreUnreachable, UsageError
 from .guard import METRICS
+from .site import configured_jobs
 
 if TYPE_CHECKING:
     from ..observe.reader import StoreReader
@@ -39,4 +39,4 @@ class Scraping:
     def _text(self, reader: StoreReader) -> bytes:
         from ..observe import metrics  # it needs an extra, which the pages do not
 
-        return metrics.text(reader, place.jobs())
+        return metrics.text(reader, configured_jobs())

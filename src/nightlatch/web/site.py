@@ -12,8 +12,9 @@ from aiohttp import web
 
 from .. import __version__
 from ..config import place
+from ..config.load import load
 from ..core.passwords import hide_password
-from ..errors import StoreUnreachable, UsageError
+from ..errors import BadConfig, StoreUnreachable, UsageError
 from ..observe.reader import NoStore, StoreReader
 from ..system import clock, identity
 from . import draw
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from markupsafe import Markup
 
+    from ..core.job import Job
     from ..ledger.audit import AuditResult
     from .access import Access, Session
     from .guard import Guard
@@ -123,7 +125,7 @@ class Site:
 
     def configured(self) -> set[str]:
         """The jobs of the nightlatch.toml that applies here: they can be started from a page."""
-        return set(place.jobs())
+        return set(configured_jobs())
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -136,6 +138,15 @@ class Site:
             self.calendar = Calendar(found.ledger.history.zone)
         found.look_again()
         return found
+
+
+def configured_jobs() -> dict[str, Job]:
+    """The jobs of the nightlatch.toml that applies here; {} if there is none, or it has mistakes."""
+    try:
+        file = place.find()
+        return load(file).jobs if file else {}
+    except BadConfig:
+        return {}
 
 
 def _nothing() -> dict[str, Any]:
