@@ -150,7 +150,7 @@ def _unmoved(reader: StoreReader, form: dict[str, str]) -> RunRow:
 def _meanwhile(reader: StoreReader, run: RunRow) -> str:
     status = words.look(reader.status(run))[2]
     why = f": {words.short(run.reason)}" if run.reason else ""
-    return f"Run {run.id} of {run.job} is {status} now, at attempt {run.attempt}{why}. Look again, then decide."
+    return f"Run {run.id} of {run.job} is {status} by now, at attempt {run.attempt}{why}. Look again, then decide."
 
 
 def _cancel(reader: StoreReader, form: dict[str, str]) -> str:
