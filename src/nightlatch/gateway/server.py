@@ -239,7 +239,7 @@ def _with_uses(call: Call, requested: ModelRequest, prices: list[Price], uses: i
     if not requested.tools:
         return call
     fee = max(one.dearest(tool) for one in prices for tool in requested.tools)
-    return replace(call, fee=price.up(fee * uses), extra=TOOL_TOKENS * uses)
+    return replace(call, fee=price.rounded_up(fee * uses), extra=TOOL_TOKENS * uses)
 
 
 def _unpriced(requested: ModelRequest) -> str:

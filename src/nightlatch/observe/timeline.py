@@ -62,7 +62,7 @@ def sentence(entry: Entry) -> str:
         return _usage(entry.facts)
     facts = {name: _shown(name, text) for name, text in entry.facts.items()}
     kind = kinds.ROWS.get(entry.kind)
-    return kind.tell(facts) if kind else f"{entry.kind} {logfmt(facts)}"  # a kind of a newer version
+    return kind.describe(facts) if kind else f"{entry.kind} {logfmt(facts)}"  # a kind of a newer version
 
 
 def _usage(facts: dict[str, str]) -> str:
