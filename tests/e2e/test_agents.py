@@ -143,6 +143,16 @@ def test_a_refused_launch_is_tried_again_only_by_the_runs_own_retries(
     assert len([one for one in vendor.seen if one[2] == 429]) == 2 and not vendor.working()
 
 
+@pytest.mark.parametrize("provider", ["anthropic", "google", "openai"])
+def test_a_vendor_that_cannot_be_reached_is_worth_another_try_and_no_traceback(sqlite_url: str, provider: str):
+    with ManagedVendor() as gone:
+        pass
+    done = agent(sqlite_url, gone, provider)
+    assert done.returncode == 75 and "nothing was launched: 127.0.0.1 cannot be reached" in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr
+    assert one(sqlite_url, "article")["status"] == "failed"
+
+
 def test_a_driver_that_hangs_is_replaced_by_its_supervisor(sqlite_url: str, vendor: ManagedVendor):
     vendor.work = Work(polls=0, cancel_takes=2.0)
     neighbour = begin(sqlite_url, vendor, "google", job="neighbour")

@@ -97,6 +97,16 @@ def test_bare_shows_what_needs_you_first_and_each_row_ends_in_what_to_type(sqlit
         assert nightlatch(sqlite_url, "show", line[-1]).returncode == 0 and len(line[-1]) == 4
 
 
+def test_status_counts_failures_in_a_row_up_to_each_run(sqlite_url):
+    run(sqlite_url, "broken", "true", key="0")
+    for key in "123":
+        run(sqlite_url, "broken", "exit 3", key=key)
+    run(sqlite_url, "broken", "true", key="4")
+    rows = {line.split()[4]: line for line in nightlatch(sqlite_url).stdout.splitlines() if "exit code 3" in line}
+    assert "in a row" not in rows["1:"], rows
+    assert "second time in a row" in rows["2:"] and "third time in a row" in rows["3:"]
+
+
 def test_status_as_json_is_one_object(sqlite_url):
     run(sqlite_url, "broken", "exit 3")
     run(sqlite_url, "report", "true")

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightlatch.gateway import routes
-from nightlatch.gateway.asked import ReplyUsage
 from nightlatch.gateway.body import BadBody, Body
 from nightlatch.gateway.events import Events, Whole
+from nightlatch.gateway.requested import ReplyUsage
 from tests.support.vendor.plan import Plan
 from tests.support.vendor.shapes import Came, chat, generate, interactions, messages, responses
 

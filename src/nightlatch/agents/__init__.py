@@ -3,7 +3,7 @@ run's command, launches and polls it.
 
     verdict = nightlatch.agents.run("article", provider="anthropic", agent="agent_1", input="Write it", key="11-17")
 
-An adapter (seam.py) knows its vendor, and neither run, ledger nor clock.
+An adapter (seam.py) knows its vendor, but no run, ledger or clock.
 """
 
 from __future__ import annotations

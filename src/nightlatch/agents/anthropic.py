@@ -1,4 +1,4 @@
-"""Claude sessions: a session without events does nothing, so it is prepared; the message to it is the launch."""
+"""Claude sessions. A session without a message does nothing, so making it prepares; sending the message launches."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Anthropic:
         self._environment = only(fields, "environment_id", "environment")
 
     def prepare(self, ask: Ask) -> str:
-        """A session for this launch. One that an earlier attempt prepared is archived first: its sender may be stopped
-        in front of its message, which must then find it closed."""
+        """A session for this launch. One that an earlier attempt prepared is archived first: if its sender is only
+        paused, its message must find a closed session."""
         for session in self._sessions(ask):
             if not session.get("archived_at") and not self._has_message(session["id"]):
                 self._client.post(f"/v1/sessions/{quoted(session['id'])}/archive")
@@ -110,7 +110,7 @@ class Anthropic:
             yield session["id"], session.get("metadata") or {}, session["status"]
 
     def _sessions(self, ask: Ask) -> Iterator[dict[str, Any]]:
-        """Those of this launch. Archived ones too: one of them may have got the message before it was archived."""
+        """The sessions of this launch; archived ones too, as one may have received the message before."""
         for session in self._listed(ask.since, include_archived="true"):
             labels = session.get("metadata") or {}
             if all(labels.get(name) == text for name, text in ask.labels.items() if name.endswith("launch")):
@@ -154,7 +154,7 @@ def _judged(session: dict[str, Any], events: list[dict[str, Any]]) -> tuple[str,
         return RUNNING, f"a state that is not known here: {word}", ""
     at = _last(events, "session.status_idle")
     if at < _last(events, "user.message"):
-        return RUNNING, "", ""  # it has not begun with the message
+        return RUNNING, "", ""  # it has not started on the message
     if interrupted:
         return (CANCELLED, "", "") if at > _last(events, "user.interrupt") else (RUNNING, "", "")
     why = str((events[at].get("stop_reason") or {}).get("type"))

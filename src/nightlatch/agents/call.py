@@ -47,8 +47,9 @@ def run(
             fields={"environment_id": "env_01"}, timeout="1h", budget="usd=5",
         )
 
-    `fields` go into the vendor's launch request, by its own names; `waits`, `every`, `deadline` and `priced_as` are the
-    driver's. The options are those of `nightlatch.run()`. Returns how it ended, with the agent's `handle` and `answer`.
+    `fields` go into the vendor's launch request, by its own names; `waits`, `every`, `deadline` and `priced_as` are for
+    the driver. The options are those of `nightlatch.run()`. Returns how it ended, with the agent's `handle` and
+    `answer`.
     """
     asked = AgentRequest(provider=provider, agent=agent, input=input, fields=flat(fields or {})).check()
     job = read(check_name(name), asked.command(sys.executable), for_agent(options), CALL, as_keyword)

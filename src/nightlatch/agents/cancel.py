@@ -1,7 +1,7 @@
 """`python -P -m nightlatch.agents.cancel`: end an agent by its handle, for a supervisor whose driver hangs or is dead.
 
-Standard input is JSON (provider, fields, handle, within), standard output the answer: status "" if the vendor did not
-say in time that it has ended.
+Reads JSON (provider, fields, handle, within) and prints the result as JSON: status "" if the vendor did not confirm the
+end in time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Any vendor, by commands in any language: `launch`, `poll`, `cancel` and, by choice, `find`.
+"""Any vendor, by commands in any language: `launch`, `poll`, `cancel` and, optionally, `find`.
 
-The ask comes as JSON on standard input, the handle as NIGHTLATCH_HANDLE; a command answers with JSON. Exit code 2 says
-"cannot tell"; any other code but 0 is a failure. A launch that failed may have been made: only exit code 1 with
-`{"launched": false}` on standard output proves that it was not.
+A command gets the ask as JSON on standard input and the handle as NIGHTLATCH_HANDLE, and prints JSON. Exit code 2 means
+"not known"; any other code but 0 is a failure. A failed launch may have started work: only exit code 1 with
+`{"launched": false}` on standard output proves that it has not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-_CANNOT_TELL = 2
+_NOT_KNOWN = 2
 _TIMEOUT = 30.0  # seconds that a command may take
 _VERBS = ("launch", "poll", "cancel", "find")
 
@@ -51,7 +51,7 @@ class CommandAdapter:
         code, reply, error = self._run("find", handle, ask)
         if code == 0 and "handle" in reply:
             return str(reply["handle"]) if reply["handle"] else None
-        if code == _CANNOT_TELL:
+        if code == _NOT_KNOWN:
             return UNKNOWN
         raise Unclear(f"the find command failed: {error}")
 
@@ -78,7 +78,7 @@ class CommandAdapter:
             raise Unclear(f"the cancel command failed: {error}")
 
     def _run(self, verb: str, handle: str, ask: Ask | None = None) -> tuple[int, dict[str, Any], str]:
-        """(exit code, what it answered, what went wrong)"""
+        """(exit code, reply, what went wrong)"""
         line = self._lines[verb]
         words = ["sh", "-c", line] if isinstance(line, str) else [str(word) for word in line]
         facts = {} if ask is None else {**ask.__dict__, "fields": without(ask.fields, *_VERBS)}
@@ -97,14 +97,14 @@ class CommandAdapter:
                 if isinstance(stop, subprocess.TimeoutExpired):
                     raise Unclear(f"the {verb} command took longer than {_TIMEOUT:.0f}s") from None
                 raise
-        said = err.decode(errors="replace").strip().rpartition("\n")[2]
+        complaint = err.decode(errors="replace").strip().rpartition("\n")[2]
         try:
             reply = json.loads(out or b"{}")
         except ValueError:
             reply = None
         if not isinstance(reply, dict):
             return process.returncode or 1, {}, f"it printed what is not a JSON object: {out[:100]!r}"
-        return process.returncode, reply, said or f"exit code {process.returncode}"
+        return process.returncode, reply, complaint or f"exit code {process.returncode}"
 
 
 def _seconds(found: object) -> float | None:

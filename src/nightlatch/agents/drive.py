@@ -46,7 +46,7 @@ from .seam import (
 )
 
 _LISTED = 7 * 86_400  # seconds: how far back a vendor's list is searched for a launch
-_PATIENCE = 600.0  # seconds for a cancel that no one else bounds
+_PATIENCE = 600.0  # seconds for a cancel, where nothing else limits it
 _LEAVE = ("taken", "shut-down", "lost")  # ends of a run after which its agent goes on: the next holder reattaches
 _ON_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -56,7 +56,7 @@ class _EndRequested(BaseException):
 
 
 def _import_ahead() -> None:
-    """What the launch needs, while the supervisor looks the run up."""
+    """Import what the launch needs while the supervisor looks up the run."""
     from ..runtime.child import effects  # noqa: F401
 
 
@@ -68,10 +68,10 @@ class AgentDriver:
         self._run = current()
         self._launch, self._label, self._handle = "", "", ""
         self._last, self._steps = Seen(status=PREPARED), 0
-        self._said = ""
+        self._last_trouble = ""
         self._given: dict[str, float] = {}  # what it may use of each unit that has a cap
-        self._before: dict[str, float] = {}  # what it had used then
-        self._total: dict[str, float] = {}  # what the vendor says now
+        self._before: dict[str, float] = {}  # what was used before
+        self._total: dict[str, float] = {}  # what the vendor reports now
         self._grown: list[dict[str, float]] = [{}, {}]  # by the last two polls
         self._waited_since = 0.0
         self._launching = self._requested = False
@@ -139,7 +139,10 @@ class AgentDriver:
         until = clock.now() + self._asked.seconds("deadline")
         prepare = can(self._adapter, "prepare")
         if prepare:
-            self._handle = prepare(ask)
+            try:
+                self._handle = prepare(ask)
+            except Unclear as error:
+                raise error.as_not_launched() from error
             self._record(self._last)
         if clock.now() >= until:  # it was stopped meanwhile: a successor may have found nothing, and launched
             raise NotLaunched("its time was over before the request was sent", 0.0)
@@ -179,7 +182,7 @@ class AgentDriver:
         return clock.now() - self._waited_since < self._asked.seconds("waits")
 
     def _is_nearly_spent(self) -> str:
-        """The unit of which less is left than the last two polls used: the next look may be too late."""
+        """The unit of which less is left than was used between the last polls: the next poll may be too late."""
         for unit, given in self._given.items():
             grown = sum(one.get(unit, 0.0) for one in self._grown)
             if grown and given - self._spent(unit) < grown:
@@ -187,7 +190,7 @@ class AgentDriver:
         return ""
 
     def _spent(self, unit: str) -> float:
-        """Since it was given its part."""
+        """What it has used of its allowance."""
         return self._total.get(unit, 0.0) - self._before.get(unit, 0.0)
 
     # ── how it ends ──
@@ -216,13 +219,13 @@ class AgentDriver:
         return code
 
     def _end(self, *, spent: str = "") -> int:
-        """Cancel it, and see to it that it took; unless the next holder goes on with it."""
+        """Cancel it and wait for proof; unless the next holder goes on with it."""
         for signum in _ON_SIGNALS:
             signal.signal(signum, signal.SIG_IGN)
         try:
             why = send(do="why")["why"]
         except (Error, LeaseLost):
-            why = _LEAVE[0]  # nobody says that the lease is ours: then it is not ours to cancel
+            why = _LEAVE[0]  # without proof that the lease is ours, the agent is not ours to cancel
         if not self._handle or self._last.status == PREPARED or why in _LEAVE:
             return exits.TERMINATED
         seen, trouble = ending.end(self._adapter, self._handle, clock.now() + _PATIENCE, self._record)
@@ -243,7 +246,7 @@ class AgentDriver:
             print(seen.answer, flush=True)
 
     def _keep(self, seen: Seen) -> str:
-        """Its answer and its files, in the workspace. Returns what went wrong."""
+        """Write its answer and its files to the workspace. Returns what went wrong."""
         place = os.environ.get("NIGHTLATCH_WORKSPACE")
         if not place or seen.status not in (SUCCEEDED, FAILED):
             return ""
@@ -256,14 +259,14 @@ class AgentDriver:
                 folder = Path(place, "files")
                 folder.mkdir(exist_ok=True)
                 fetch(self._handle, folder)
-        except Exception as error:  # noqa: BLE001 - whatever an adapter, or a disk, comes up with
+        except Exception as error:  # noqa: BLE001 - any error of an adapter or a disk
             return f"{type(error).__name__}: {error}"
         return ""
 
     def _fail(self, reason: str) -> None:
         send(do="fail", reason=reason)
 
-    # ── what the supervisor learns ──
+    # ── reports to the supervisor ──
 
     def _record(self, seen: Seen, *, ended: bool = False, refused: str = "") -> None:
         usd = seen.usd
@@ -272,7 +275,7 @@ class AgentDriver:
                 str(self._asked.fields.get("priced_as") or seen.model or self._asked.agent), seen.counts, wait=ended
             )
         total = {"tokens": float(counted(seen.counts))} | ({} if usd is None else {"usd": usd})
-        # Figures that fall are not believed: what was used once is used.
+        # A lower figure is an error: usage only grows.
         total = {unit: max(amount, self._total.get(unit, 0.0)) for unit, amount in total.items()}
         moved = seen.steps > self._steps or total["tokens"] > self._total.get("tokens", 0.0)
         self._steps = max(self._steps, seen.steps)
@@ -299,15 +302,15 @@ class AgentDriver:
         self._last = seen
 
     def _say(self, trouble: str) -> None:
-        """To the run's log, once for each kind of trouble."""
-        if trouble != self._said:
+        """Print trouble to the run's log, unless it was the last one printed."""
+        if trouble != self._last_trouble:
             print(f"nightlatch: the agent {self._handle} cannot be seen: {trouble}", file=sys.stderr, flush=True)
-        self._said = trouble
+        self._last_trouble = trouble
 
     # ── signals ──
 
     def _on_signal(self, *_: object) -> None:
-        if self._launching:  # the reply with the handle is under way: without it nothing can be cancelled
+        if self._launching:  # the handle comes with the reply, and nothing can be cancelled without it
             self._requested = True
         else:
             raise _EndRequested

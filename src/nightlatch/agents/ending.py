@@ -1,4 +1,4 @@
-"""Cancel an agent, and look until its vendor says that it has ended: a cancel that was sent proves nothing."""
+"""Cancel an agent, and poll until its vendor shows that it has ended: a cancel that was sent proves nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .seam import Adapter, Seen
 
 _LOOK_EVERY = 0.5  # seconds
-_CANCEL_AGAIN = 3.0  # seconds after a cancel that the vendor accepted and that did not show
+_CANCEL_AGAIN = 3.0  # seconds after an accepted cancel that has no visible effect
 
 
 def end(
@@ -25,7 +25,7 @@ def end(
             try:
                 adapter.cancel(handle)
                 cancel_at = clock.now() + _CANCEL_AGAIN
-            except Exception as error:  # noqa: BLE001 - an adapter's own too; it may have ended before: polling tells
+            except Exception as error:  # noqa: BLE001 - any adapter's; it may have ended before, which polling shows
                 trouble, cancel_at = str(error), clock.now() + max(getattr(error, "later", 0.0), _LOOK_EVERY)
         try:
             found = poll(adapter, handle)

@@ -1,4 +1,4 @@
-"""A vendor's own fields of an ask, put into the request that we make."""
+"""The vendor's own fields of an ask, for the request to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def only(fields: Mapping[str, Any], *names: str) -> str:
-    """The first of these that is given; "" if none is."""
+    """The first of these fields that is set; "" if none is."""
     return next((str(fields[name]) for name in names if fields.get(name)), "")
 
 
@@ -18,7 +18,7 @@ def without(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def merged(body: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields over the body; tables are merged, so that a field beside our cap does not remove the cap."""
+    """The body with the fields in it; tables are merged, so that a field beside our cap does not remove the cap."""
     made = dict(body)
     for name, fact in fields.items():
         own = made.get(name)

@@ -1,4 +1,4 @@
-"""An agent's files, which have names that the agent chose: they land below one folder, whatever the names say."""
+"""Files of an agent, under names that the agent chose: they land below one folder, whatever the names are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONGEST = 200  # bytes of one part of a path
 
 
 def save(folder: Path, name: str, otherwise: str, content: bytes) -> None:
-    """Write a file below `folder`. `otherwise`: its name if nothing is left of the given one."""
+    """Write a file below `folder`. `otherwise`: its name if nothing of `name` can be used."""
     write_beneath(str(folder), _parts(name) or _parts(otherwise) or ["file"], content)
 
 

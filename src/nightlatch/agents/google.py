@@ -1,4 +1,4 @@
-"""Google's interactions, of agents such as Antigravity. Nothing lists them: a launch without a reply is in doubt."""
+"""Google's interactions, of agents such as Antigravity. They cannot be listed: a launch without a reply is in doubt."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STATUSES = {
 
 _CAPPED = "antigravity"
 _MOST_PAGES = 1000
-_UNCAPPED = ("deep-research", "code-mender")  # of these Google ends none by a budget: polling does
+_UNCAPPED = ("deep-research", "code-mender")  # Google does not end these by a budget: polling does
 
 
 class Google:
@@ -49,7 +49,7 @@ class Google:
             "agent": ask.agent, "input": ask.input, "background": True, "store": True, "labels": dict(ask.labels),
         }  # fmt: skip
         if ask.tokens is not None and _kind(ask) == _CAPPED:
-            # A whole number of 64 bits is a text in this vendor's JSON.
+            # In this vendor's JSON a 64-bit number is a string.
             body["agent_config"] = {"type": _CAPPED, "max_total_tokens": str(ask.tokens)}
         return self._client.launched("/v1/interactions", merged(body, ask.fields))
 
@@ -95,8 +95,8 @@ class Google:
 
 
 def _kind(ask: Ask) -> str:
-    """Which configuration the agent takes. Only one has a cap: under a budget, an agent whose kind is not known here is
-    not launched."""
+    """The type of the agent's configuration. Only one type has a cap: under a budget, an agent of unknown type is not
+    launched."""
     given = ask.fields.get("agent_config")
     if isinstance(given, dict) and given.get("type"):
         return str(given["type"])

@@ -1,7 +1,8 @@
-"""One request to a vendor over HTTP/1.1: never repeated or redirected, and its failures told apart by what they prove.
+"""One request to a vendor over HTTP/1.1: never repeated or redirected; its failures differ by what they prove.
 
-It has one deadline for the whole exchange: a reply that trickles in does not hold it. The vendors' SDKs take seconds
-to import and repeat launches; http.client loads the email package, and its timeout begins anew with every byte.
+One deadline covers the whole exchange, so a reply that trickles in cannot delay it. Why not an SDK: they take seconds
+to import, and repeat launches. Why not http.client: it loads the email package, and its timeout restarts with every
+byte.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from ..core import retry
 from ..errors import UsageError
 from ..system import clock, light
-from .seam import NotLaunched, Unclear
+from .seam import Unclear
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _REFUSALS = range(400, 500)
-_OVERLOADED = (503, 529)  # in the vendor's own format: it was not begun
+_OVERLOADED = (503, 529)  # in the vendor's own format these mean that the work was not begun
 _LONGEST = 50_000_000  # bytes of a reply
 _LONGEST_HEAD = 100_000
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
@@ -31,17 +32,19 @@ class HttpError(Unclear):
         self.status = status
         self.own = own  # in the vendor's format: not from a proxy in between
 
+        self.is_permanent = not retry.http_worth_another(status)
+
     @property
     def proves_nothing_was_done(self) -> bool:
         return (self.status in _REFUSALS and self.status != 408) or (self.status in _OVERLOADED and self.own)
 
 
 class NeverSent(Unclear):
-    """There was no connection, so the vendor got nothing."""
+    """There was no connection, so the vendor received nothing."""
 
 
 def quoted(text: str) -> str:
-    """As one part of a path, or of a query: a handle cannot lead elsewhere."""
+    """Escaped as one segment of a path or query, so that a handle cannot address anything else."""
     if text in (".", ".."):
         return text.replace(".", "%2E")
     return "".join(one if one in _UNRESERVED else "".join(f"%{b:02X}" for b in one.encode()) for one in text)
@@ -69,18 +72,18 @@ class VendorClient:
         return self._json("POST", path, body)
 
     def launch(self, path: str, body: object) -> Any:
-        """As `post`; where the failure proves that nothing was done it raises `NotLaunched`."""
+        """As `post`; raises `NotLaunched` if the failure proves that nothing was done."""
         try:
             return self.post(path, body)
         except NeverSent as error:
-            raise NotLaunched(str(error), 0.0) from error
+            raise error.as_not_launched() from error
         except HttpError as error:
             if not error.proves_nothing_was_done:
                 raise
-            raise NotLaunched(str(error), error.later if retry.http_worth_another(error.status) else None) from error
+            raise error.as_not_launched() from error
 
     def launched(self, path: str, body: object) -> str:
-        """As `launch`, of something whose `id` is its handle."""
+        """As `launch`; returns the `id` of the reply, which is the handle."""
         handle = self.launch(path, body).get("id")
         if not isinstance(handle, str) or not handle:
             raise Unclear(f"{self._host} took the launch and did not say which id it has")
@@ -220,7 +223,7 @@ def _reply(received: _Received) -> tuple[int, dict[str, str], bytes]:
 
 
 def _message(content: bytes) -> tuple[str, bool]:
-    """What an error says, and whether it is in the format of the vendors."""
+    """The message of an error, and whether it is in the vendors' format."""
     try:
         error = light.loads(content)["error"]
         return str(error["message"])[:500], True

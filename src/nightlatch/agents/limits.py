@@ -1,4 +1,4 @@
-"""What is left of a budget, in the words of the vendor: some know dollars, some tokens, some tokens of output."""
+"""What is left of a budget, in the vendor's unit: dollars, tokens or output tokens."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def limits(adapter: Adapter, tariff: Tariff, model: str, given: Mapping[str, float]) -> dict[str, Any]:
-    """The `usd` and `tokens` of an ask. Raises where the vendor could be given a cap and we do not know which: nothing
-    is launched without it."""
+    """The `usd` and `tokens` of an ask. Raises if the vendor can enforce a cap but we cannot compute it: nothing is
+    launched without one."""
     for unit, amount in given.items():
         if amount <= 0:
             raise OverBudget(f"nothing is left of the budget in {unit}: nothing is launched")

@@ -1,4 +1,4 @@
-"""OpenAI's responses in the background: nothing lists them, so a launch whose reply is lost is in doubt."""
+"""OpenAI's background responses. They cannot be listed: a launch without a reply is in doubt."""
 
 from __future__ import annotations
 

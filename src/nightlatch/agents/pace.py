@@ -1,5 +1,4 @@
-"""When to poll: soon at first, later seldom, never sooner than the vendor asks for; agents that were launched together
-are not polled together."""
+"""When to poll: soon at first, then less and less often; agents that were launched together are polled apart."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ FIRST = 2.0  # seconds
 
 
 def pauses(longest: float, chance: float) -> Iterator[float]:
-    """Seconds between polls. `chance`: from 0 to 1, an agent's own."""
+    """Seconds between polls. `chance`: a random number from 0 to 1, the same for all polls of an agent."""
     pause = min(FIRST, longest)
     yield pause
     while True:

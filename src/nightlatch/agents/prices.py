@@ -1,5 +1,5 @@
-"""What tokens cost, for a vendor that does not say: asked of a process of its own, since the price list takes 0.4 s and
-30 MB to load, and a driver that waits should be small."""
+"""What tokens cost, for a vendor that does not report it. A separate process looks it up, since the price list takes
+0.4 s and 30 MB to load, and a waiting driver should be small."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PATIENCE = 60.0  # seconds
 
 
 class Tariff:
-    """Of one vendor. A model is looked up once."""
+    """The prices of one vendor; each model is looked up once."""
 
     def __init__(self, vendor: str) -> None:
         self._vendor = vendor
@@ -26,7 +26,7 @@ class Tariff:
         self._looking: dict[str, Popen[bytes]] = {}
 
     def usd(self, model: str, counts: Mapping[str, int], *, wait: bool) -> float | None:
-        """None if the model has no price; or, without `wait`, as long as it is being looked up."""
+        """None if the model has no price, or, without `wait`, if the lookup has not finished."""
         found = self.find(model, wait=wait)
         return None if found is None else sum(found.cost(counts).values()) / price.DOLLAR
 

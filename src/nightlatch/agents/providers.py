@@ -1,4 +1,4 @@
-"""Which adapter a provider is: one of ours, or `package.module:Name` of a user."""
+"""The adapter of a provider: one of ours, or a user's `package.module:Name`."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
-"""The seam to a vendor: what an adapter gets, what it answers, and its five verbs.
+"""The seam to a vendor: what an adapter gets, what it returns, and its five verbs.
 
-    prepare(ask) → handle             optional; harmless if it is done twice
+    prepare(ask) → handle             optional; starts no work, and is harmless if it is done twice
     launch(ask, handle) → handle      one request, never repeated; this is what starts work
     find(ask, handle) → handle        after a lost reply: the launch's handle, None if there is none, or UNKNOWN
     poll(handle) → Seen
-    cancel(handle)                    polling tells whether it took
+    cancel(handle)                    polling shows whether it took effect
 
-An error that proves that a launch did nothing is `NotLaunched`; any other leaves it in doubt. `find` must answer
-UNKNOWN, or raise, where it cannot tell: an empty answer of something that lags, or a 404, is not "no".
+`launch` raises `NotLaunched` if it is certain that nothing was started; any other error leaves the launch in doubt.
+`find` must return UNKNOWN, or raise, where it is not certain: an empty reply from an API that lags, or a 404, is not
+"no".
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from typing import Any, ClassVar, Protocol
 
     class Adapter(Protocol):
-        lag: ClassVar[float]  # seconds for which what was done may not show in the vendor's answers
+        lag: ClassVar[float]  # seconds until a launch is sure to show in the vendor's replies
         vendor: ClassVar[str]  # as prices name it; "" if it always reports usd
-        budgets: ClassVar[tuple[str, ...]]  # units in which the vendor itself can be given a cap
+        budgets: ClassVar[tuple[str, ...]]  # units in which the vendor itself can enforce a cap
 
         def launch(self, ask: Ask, handle: str) -> str: ...
 
@@ -44,11 +45,11 @@ class _Unknown:
 
 
 _MOST = 1e15  # no figure of a vendor is higher
-UNKNOWN = _Unknown()  # `find` cannot tell
+UNKNOWN = _Unknown()  # `find` is not certain
 
 
 class NotLaunched(NotDone):
-    """The launch was refused, or never sent. `later`: seconds after which it may work; None: it will not."""
+    """The launch was refused, or never sent. `later`: seconds after which it may succeed; None: it never will."""
 
     def __init__(self, message: str, later: float | None = None) -> None:
         super().__init__(message)
@@ -56,11 +57,17 @@ class NotLaunched(NotDone):
 
 
 class Unclear(Exception):
-    """A vendor did not answer, or not in a way that tells anything. `later`: seconds that it asked to wait."""
+    """A vendor's reply is missing or proves nothing. `later`: seconds that it asked to wait."""
+
+    is_permanent = False  # the same request would fail again
 
     def __init__(self, message: str, later: float = 0.0) -> None:
         super().__init__(message)
         self.later = later
+
+    def as_not_launched(self) -> NotLaunched:
+        """For a request that cannot have started work."""
+        return NotLaunched(str(self), None if self.is_permanent else self.later)
 
 
 @value(frozen=True, kw_only=True)
@@ -70,10 +77,10 @@ class Ask:
     agent: str
     input: str
     fields: Mapping[str, Any]
-    labels: Mapping[str, str]  # identify the run and the launch: to be sent along, where the vendor keeps such a thing
+    labels: Mapping[str, str]  # identify the run and the launch, for vendors that store labels
     usd: float | None = None  # what may be spent; None: no cap
     tokens: int | None = None
-    since: str = ""  # nothing of this launch is older than that; as in 2026-11-17T02:00:00Z
+    since: str = ""  # no trace of this launch is older; as in 2026-11-17T02:00:00Z
 
 
 @value(frozen=True, kw_only=True)
@@ -82,12 +89,12 @@ class Seen:
 
     status: str  # one of STATUSES
     steps: int = 0  # grows while it works
-    usd: float | None = None  # None: the vendor does not say; it is computed from `counts`
+    usd: float | None = None  # None: not reported by the vendor; computed from `counts`
     counts: Mapping[str, int] = {}  # tokens of each kind (core/metering/price.py)
     model: str = ""
     answer: str = ""
-    waits_for: str = ""  # what it wants of a person
-    reason: str = ""  # why it failed; the vendor's word for a status that is not known here
+    waits_for: str = ""  # the decision that it needs from a person
+    reason: str = ""  # why it failed; or the vendor's name of a status that is not known here
     page: str = ""  # where people can look at it
 
 
@@ -97,8 +104,8 @@ def can(adapter: Adapter, verb: str) -> Any:
 
 
 def poll(adapter: Adapter, handle: str) -> Seen:
-    """As `adapter.poll`. What its vendor says and nobody can read is unclear, not the end of the watch: whatever an
-    adapter raises is `Unclear`, and figures that cannot be are 0."""
+    """As `adapter.poll`, but a reply that cannot be read must not end the watch: whatever the adapter raises becomes
+    `Unclear`, and impossible figures become 0."""
     try:
         seen = adapter.poll(handle)
         if seen.status not in STATUSES:

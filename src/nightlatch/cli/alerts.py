@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object an alert")
     args = parser.parse_args(argv)
     if args.what == "test":
-        return _test(args.store, args.transport)
+        return _test(args.transport)
     if args.what == "send":
         return _send(args.store, follow_on=args.follow)
     if args.what:
@@ -74,8 +74,8 @@ def _settings() -> AlertSettings:
     return found
 
 
-def _test(store: str | None, only: str | None) -> int:
-    settings, reader = _settings(), open_reader(store)
+def _test(only: str | None) -> int:
+    settings = _settings()
     if only and only not in settings.transports:
         raise UsageError(f"there is no transport {only!r}: there is {', '.join(settings.transports)}")
     failed = 0
@@ -84,7 +84,7 @@ def _test(store: str | None, only: str | None) -> int:
         text = f"This is a test from {identity.host()}. Nothing is wrong."
         try:
             alert = Alert(id=id_, transport=name, rule=TEST, job="", at=clock.wall(), detail=text)
-            send(reader, settings, name, id_, [alert])
+            send(None, settings, name, id_, [alert])
             print(f"{name}: sent")
         except (SendFailed, Refused, UsageError) as why:
             failed = 1

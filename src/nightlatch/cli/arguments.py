@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Namespace:
     """The parsed arguments, by name."""
 
-    name: str  # the one that most commands have
+    name: str  # most commands have it
 
     def __init__(self, **values: Any) -> None:
         self.__dict__.update(values)
@@ -191,7 +191,7 @@ class _Described(BaseException):
 
 
 def parser_of(command: str) -> Parser:
-    """A command's arguments: it is called up to where it would read its own."""
+    """A command's arguments, found by calling it up to where it would parse them."""
     module = __import__(f"{__package__}.{command}", fromlist=["main"])
 
     def describe(self: Parser, _argv: list[str]) -> Namespace:

@@ -15,7 +15,6 @@ from ..errors import UsageError
 from . import verdict_line
 from .agent_ask import add_ask, target
 from .arguments import Parser, split_command
-from .in_run import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,13 +79,12 @@ def main(argv: list[str]) -> int:
         return _show(batch, args.store, args.json)
     from ..runtime.supervisor.batches.batch import run
 
-    store = args.store or store_of_run()
     if args.quiet:
         verdict_line.hush()
-    verdict, summary = run(batch, store=store)
+    verdict, summary = run(batch, store=args.store)
     verdict_line.show(verdict, quiet=args.quiet)
     if args.quiet:
-        verdict_line.show_tail(verdict, store)
+        verdict_line.show_tail(verdict, args.store)
     if args.json:
         from .json_out import print_json
 

@@ -98,10 +98,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--apply", action="store_true", help="let the jobs as this file has them come into force")
     parser.add_argument("--json", action="store_true", help="one JSON object a job")
     args = parser.parse_args(argv)
-    file = place.find()
-    if not file:
-        raise BadConfig("there is no nightlatch.toml here, nor above, nor in the user's config folder: nightlatch init")
-    config = load(file)
+    config = load(place.require())
     if args.apply:
         return _apply(config, args.store)
     if args.asleep:

@@ -74,7 +74,7 @@ def main(argv: list[str]) -> int:
 
 
 def candidates(before: list[str], typed: str) -> list[Candidate]:
-    """What may stand where `typed` begins; nothing where only a file or a person's own words can."""
+    """Completions of `typed`; none where only a file or free text can follow."""
     return [(word, what) for word, what in _all(before, typed) if word.startswith(typed)]
 
 

@@ -1,4 +1,4 @@
-"""What the commands share by which a person decides something about a run."""
+"""Shared by the commands with which a person decides about a run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run_parser(command: str, purpose: str, examples: str) -> Parser:
 
 
 def named_run(parser: Parser, argv: list[str], among: tuple[str, ...] = ()) -> tuple[Namespace, StoreReader, RunRow]:
-    """The arguments, and the run that they name; of a job the one that is `among` these statuses, else the newest."""
+    """The arguments and the run that they name. A job means its run in one of the statuses `among`, else its newest."""
     args = parser.parse_args(argv)
     reader = open_reader(args.store)
     run = reader.ledger.run(args.run) or run_of_job(reader, args.run, among) or reader.run(args.run)
@@ -57,7 +57,7 @@ def named_run(parser: Parser, argv: list[str], among: tuple[str, ...] = ()) -> t
 
 
 def run_of_job(reader: StoreReader, job: str, among: tuple[str, ...]) -> RunRow | None:
-    """The run of a job that is meant by its name; None if there is no such job. Several that could be meant are 64."""
+    """The run that a job's name means; None if there is no such job. Raises `UsageError` if several are possible."""
     found = [run for run in reader.ledger.runs(job=job, limit=_LOOKED_AT) if not run.parent]
     meant = [run for run in found if reader.status(run) in among]
     if len(meant) > 1:
@@ -67,7 +67,7 @@ def run_of_job(reader: StoreReader, job: str, among: tuple[str, ...]) -> RunRow 
 
 
 def decide(reader: StoreReader, run: RunRow, verb: Callable[[Ledger, str, str], RunRow]) -> RunRow:
-    """The run after `verb`. What cannot be decided is 76 if it needs another decision, else 64."""
+    """The run after `verb`. If it cannot be decided, the exit code is 76 if it needs another decision, else 64."""
     try:
         return verb(open_for(reader.url), run.id, current_user())
     except RunEnded as ended:

@@ -49,7 +49,7 @@ with nightlatch.lease("report-" + how, ttl="2s", wait="30s", gates=[gate] if how
 
 
 def _pages(*, browse: bool) -> int:
-    """A night in a store of its own, which goes away with Ctrl-C."""
+    """A night in a temporary store, which Ctrl-C removes."""
     from ..web import made_up
     from ..web.server import PagesServer
     from .open import show

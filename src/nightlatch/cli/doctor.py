@@ -15,7 +15,6 @@ from ..ledger import location
 from ..store import url
 from ..system import cgroup, clock, identity, lifetime, tree
 from .arguments import Parser
-from .in_run import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     if args.targets and not args.prove:
         raise UsageError("targets are for --prove: nightlatch doctor --prove TARGET …")
-    where = url.resolve(args.store or store_of_run())
+    where = url.resolve(args.store)
     if args.prove:
         return _prove(where, args.targets, args.json)
     failed = False

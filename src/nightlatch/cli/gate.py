@@ -12,7 +12,6 @@ from ..gates import at
 from ..observe.gate_views import gate_view
 from ..store import url
 from .arguments import Parser
-from .in_run import store_of_run
 from .json_out import print_json
 
 TYPE_CHECKING = False
@@ -82,7 +81,7 @@ def main(argv: list[str]) -> int:
         else:
             _show(seen)
         return 0
-    store = url.connect(args.store or store_of_run())
+    store = url.connect(args.store)
     foreign = gate.adopt(store.id)
     marks = f"{foreign} mark{'' if foreign == 1 else 's'}"
     print(f"{printable(args.target)}: {marks} adopted for {store.url} (store id {store.id[:8]})")
@@ -94,7 +93,7 @@ def _forget(args: Namespace) -> int:
         raise UsageError("which lease? nightlatch gate forget TARGET --lease NAME")
     # A gate that is gone may not open any more; then what it was registered as has to be named.
     gate_url = args.target if "://" in args.target else at(args.target).url
-    if not url.connect(args.store or store_of_run()).unregister(args.lease, gate_url):
+    if not url.connect(args.store).unregister(args.lease, gate_url):
         raise UsageError(f"{gate_url} is not registered under {args.lease}; the error that names it shows its URL")
     print(f"{printable(gate_url)} is no longer sealed by holders of {args.lease}")
     return 0

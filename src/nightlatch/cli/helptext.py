@@ -27,7 +27,7 @@ def prose(text: str) -> list[str]:
 
 
 def _block(lines: list[str]) -> list[str]:
-    parts: list[tuple[str, str]] = []  # (what stands before it, the text)
+    parts: list[tuple[str, str]] = []  # (the word at its left, the text)
     for line in lines:
         entry = _ENTRY.fullmatch(line)
         if entry and (not parts or parts[-1][0] or len(parts) == 1):

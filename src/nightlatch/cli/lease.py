@@ -16,7 +16,6 @@ from ..runtime.shared.leases.lease import ttl_seconds
 from ..store import held, url
 from ..system import identity, printing, process
 from .arguments import Namespace, Parser
-from .in_run import store_of_run
 from .json_out import print_json
 
 TYPE_CHECKING = False
@@ -88,7 +87,7 @@ def _main(argv: list[str]) -> int:
         from .reading import existing  # reading makes no store
 
         return _VERBS[args.verb](url.connect(existing(args.store, listing=args.verb == "list")), args)
-    return _VERBS[args.verb](url.connect(args.store or store_of_run()), args)
+    return _VERBS[args.verb](url.connect(args.store), args)
 
 
 def _acquire(store: Store, args: Namespace) -> int:

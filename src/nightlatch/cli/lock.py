@@ -7,7 +7,6 @@ import sys
 from ..errors import Busy, UsageError
 from ..runtime.supervisor.leases.supervise import supervise
 from .arguments import Parser, split_command
-from .in_run import store_of_run
 
 _PURPOSE = """\
 Run a command while holding the lease NAME.
@@ -47,9 +46,8 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(ours)
     if not command:
         raise UsageError("no command given: nightlatch lock NAME -- CMD …")
-    store = args.store or store_of_run()
     try:
-        ended = supervise(args.name, command, store=store, ttl=args.ttl, wait=args.wait, gates=args.gate)
+        ended = supervise(args.name, command, store=args.store, ttl=args.ttl, wait=args.wait, gates=args.gate)
     except Busy as busy:
         if not args.held_ok:
             raise

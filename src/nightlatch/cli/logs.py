@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
 
 
 def _explain(run: RunRow, follow: bool) -> None:
-    """Why there is no output; nothing to say if it is still to come, and waited for."""
+    """Raise why there is no output, unless it is still to come and `follow` waits for it."""
     here = not run.host or run.host == identity.host()
     if not here:
         raise UsageError(

@@ -6,7 +6,6 @@ from ..errors import UsageError
 from ..store import url
 from ..store.sql import SqlStore
 from .arguments import Parser
-from .in_run import store_of_run
 
 _PURPOSE = """\
 Bring the store's tables up to date. Any command does so at its first use; this is for a database where the
@@ -32,7 +31,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--dump-sql", action="store_true", help="print what would be run, and change nothing")
     parser.add_argument("--new", action="store_true", help="SQLite: begin a new store although the one before is gone")
     args = parser.parse_args(argv)
-    store = url.connect(args.store or store_of_run())
+    store = url.connect(args.store)
     if not isinstance(store, SqlStore):
         raise UsageError(f"{store.url} has no tables: there is nothing to migrate")
     if args.new:

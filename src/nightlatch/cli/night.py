@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Paint = Callable[..., str]
 
-WIDE = 100  # columns: from here on a reason stands in its row
+WIDE = 100  # columns from which a reason fits into its row
 _MARKS = {
     rows.DOUBT: ("?", "?", screen.MAGENTA), rows.PERSON: ("!", "!", screen.YELLOW), rows.BROKEN: ("✗", "x", screen.RED),
     rows.WORKS: ("●", "*", screen.CYAN), rows.WELL: ("✓", "+", screen.GREEN), rows.WAITS: ("◇", "-", screen.DIM),

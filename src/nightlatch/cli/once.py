@@ -9,7 +9,6 @@ from ..core.printable import printable
 from ..errors import Busy, InDoubt, UsageError
 from ..system import printing
 from .arguments import Parser, split_command
-from .in_run import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ def _do(args: Namespace, command: list[str]) -> EffectOutcome:
         wait=duration.parse(args.wait, what="--wait"),
     )
     client.check_may_act()
-    return once(wanted, store=args.store or store_of_run(), screen=2 if args.json else 1)
+    return once(wanted, store=args.store, screen=2 if args.json else 1)
 
 
 def _words(line: str) -> tuple[str, ...]:

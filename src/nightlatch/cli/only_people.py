@@ -1,4 +1,4 @@
-"""Decisions that only a person may take. A run that could vouch for itself would need nobody."""
+"""Decisions that only a person may take: a run must not approve itself."""
 
 from __future__ import annotations
 
@@ -9,23 +9,21 @@ from ..ledger import kinds, open_for
 from ..store import url
 from ..system import ancestry
 from .decisions import current_user
-from .in_run import store_of_run
 
 _NAMES = ("NIGHTLATCH_RUN", "NIGHTLATCH_SOCKET")  # any of them: below a supervisor
 
 
 def require_person(what: str, job: str, store: str | None) -> None:
-    """Raise `NotAllowed`, and journal it on the job's chain, if this is called from inside a run: by its environment,
-    or by an ancestor that is a warden. `what`: the command, as it is typed. `job`: that it is about; "": the caller's.
-    """
+    """Raise `NotAllowed`, and journal it on the job's chain, if this is inside a run: judged by the environment, and by
+    whether an ancestor is a warden. `what`: the command as typed. `job`: whose chain; "": the caller's."""
     if not any(os.environ.get(name) for name in _NAMES) and not ancestry.is_below_warden():
         return
     run = os.environ.get("NIGHTLATCH_RUN", "")
     try:
         facts = {"what": what, "by": current_user()} | ({"run": run} if run else {})
-        open_for(url.resolve(store or store_of_run())).note(job or _job(), kinds.NOT_ALLOWED, **facts)
+        open_for(url.resolve(store)).note(job or _job(), kinds.NOT_ALLOWED, **facts)
     except Error:
-        pass  # that it cannot be journaled does not allow it
+        pass  # it is not allowed, journaled or not
     raise NotAllowed(
         f"`nightlatch {what}` is a person's decision, and this is inside {f'run {run}' if run else 'a run'}: nothing "
         f"was done. Type it outside of it"

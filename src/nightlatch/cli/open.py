@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import urllib.request
 import webbrowser
 
@@ -11,7 +10,7 @@ from ..store import url as stores
 from ..web.access import Access
 from .arguments import Parser
 from .only_people import require_person
-from .serve import pages_server
+from .serve import pages_server, report
 
 _PURPOSE = """\
 Open the pages in the browser: the last night, what needs you, what runs, and what it cost.
@@ -50,7 +49,9 @@ def main(argv: list[str]) -> int:
     if listening:
         show(access, listening, read_only=args.read_only, browse=browse)
         return 0
-    return pages_server(where).run(_say, ready=lambda port: show(access, port, read_only=args.read_only, browse=browse))
+    return pages_server(where).run(
+        report, ready=lambda port: show(access, port, read_only=args.read_only, browse=browse)
+    )
 
 
 def show(access: Access, port: int, *, read_only: bool, browse: bool) -> None:
@@ -61,14 +62,10 @@ def show(access: Access, port: int, *, read_only: bool, browse: bool) -> None:
 
 
 def _is_ours(access: Access, port: int) -> bool:
-    """Does a server of this store listen there? Only ours knows the path."""
+    """Does a server of this store listen there? Only such a server knows the path."""
     try:
         path = f"http://127.0.0.1:{port}/{access.prefix}/static/nightlatch.js"
         with urllib.request.urlopen(path, timeout=5) as answer:
             return bool(answer.status == 200)
     except (OSError, ValueError):
         return False
-
-
-def _say(text: str) -> None:
-    print(f"nightlatch: {text}", file=sys.stderr, flush=True)

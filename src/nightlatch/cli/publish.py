@@ -7,7 +7,7 @@ import os
 from ..errors import LeaseLost, StaleToken, UsageError
 from ..runtime.child import publishing as run_publishing
 from .arguments import Parser
-from .in_run import note_refusal, store_of_run
+from .in_run import note_refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _here(source: str | None, target: str, args: Namespace) -> dict[str, object]
 
     copied = RequestedReplace(source, target, keep=args.keep, adopt=args.adopt)
     try:
-        lease = Inherited.from_environment(args.store or store_of_run())
+        lease = Inherited.from_environment(args.store)
         release = copied.write(lease)
     except (StaleToken, LeaseLost) as refused:
         note_refusal(copied.gate.url, refused)

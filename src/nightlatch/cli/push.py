@@ -10,7 +10,7 @@ from ..gates.worktree import Worktree
 from ..runtime.child import publishing as run_publishing
 from ..runtime.child.inherited import Inherited
 from .arguments import Parser
-from .in_run import note_refusal, store_of_run
+from .in_run import note_refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _here(args: Namespace) -> tuple[str, str]:
         if os.environ.get(name)
     }
     try:
-        lease = Inherited.from_environment(args.store or store_of_run())
+        lease = Inherited.from_environment(args.store)
         done = (args.scope or lease.name, args.done) if args.done else None
         return gate.branch, gate.push(lease, done=done, trailers=trailers)
     except (StaleToken, LeaseLost) as refused:

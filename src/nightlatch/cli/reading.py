@@ -1,4 +1,4 @@
-"""What the commands that show something share: the store that is meant, and since when."""
+"""Shared by the commands that show something: which store, and since when."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from ..observe import reader
 from ..observe.reader import NoStore, StoreReader
 from ..store import url
 from ..system import clock
-from .in_run import store_of_run
 
 
 def open_reader(store: str | None, *, listing: bool = False) -> StoreReader:
-    """Of the store that `--store` names, or of the run that this is called in."""
+    """Read the store that `--store` names, else the one that applies here. `listing`: see `_explained`."""
     try:
-        return StoreReader(url.resolve(store or store_of_run()))
+        return StoreReader(url.resolve(store))
     except NoStore as error:
         raise _explained(error, store, listing) from None
 
 
 def existing(store: str | None, *, listing: bool = False) -> str:
-    """The URL of a store that is there."""
-    where = url.resolve(store or store_of_run())
+    """The URL of a store that exists."""
+    where = url.resolve(store)
     try:
         reader.existing(where)
     except NoStore as error:
@@ -31,7 +30,7 @@ def existing(store: str | None, *, listing: bool = False) -> str:
 
 
 def _explained(error: NoStore, store: str | None, listing: bool) -> NoStore:
-    """To list what is in the default store before its first use is not an error."""
+    """With advice. A command that only lists (`listing`) exits with 0 before the default store's first use."""
     named = "--store" if store else url.ENV if os.environ.get(url.ENV) else ""
     yet = f", which {named} names: is that what you meant?" if named else " yet."
     first = f"The first run makes it: {advice.command('run', 'hello', '--', 'echo', 'hello')}"

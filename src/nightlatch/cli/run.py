@@ -15,7 +15,6 @@ from ..runtime.shared import verdict
 from ..runtime.shared.job import go_home, now, read
 from . import verdict_line
 from .arguments import Parser, split_command
-from .in_run import store_of_run
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def main(argv: list[str]) -> int:
 
 
 def add_common(parser: Parser) -> None:
-    """What every command that starts one run takes besides the job's options."""
+    """Options of every command that starts one run, besides the job's."""
     parser.add_argument("--verdict", metavar="FILE", help="write how it ended, or why it did not begin, as JSON")
     parser.add_argument(
         "--held-ok", action="store_true", help="when another holds it: exit 0 instead of 75, and quietly"
@@ -88,10 +87,9 @@ def run_job(args: Namespace, make: Callable[[], Job]) -> int:
             )
         from ..runtime.supervisor.start import start
 
-        store = args.store or store_of_run()
         if args.quiet:
             verdict_line.hush()
-        ended = start(job, store=store, report=lambda tried: verdict_line.show(tried, quiet=args.quiet))
+        ended = start(job, store=args.store, report=lambda tried: verdict_line.show(tried, quiet=args.quiet))
     except (Error, Stop) as error:
         if verdict_file:
             verdict.write_error(verdict_file, args.name, key, error)
@@ -104,9 +102,9 @@ def run_job(args: Namespace, make: Callable[[], Job]) -> int:
         verdict.write(verdict_file, ended)
     verdict_line.show(ended, quiet=args.quiet)
     if args.quiet:
-        verdict_line.show_tail(ended, store)
+        verdict_line.show_tail(ended, args.store)
     if job.file and not args.quiet:
-        _say_stage(job, store)
+        _say_stage(job, args.store)
     if (statuses.needs_person(ended.status) or ended.exit_code == InDoubt.exit_code) and ended.run:
         print(f"nightlatch: it needs your decision: {advice.command('show', ended.run)}", file=sys.stderr)
     return ended.exit_code
@@ -129,28 +127,28 @@ def _job(args: Namespace, command: list[str]) -> Job:
 
 
 def name_timeout(args: Namespace, values: dict[str, object]) -> None:
-    """Say which bound counts if none was given."""
+    """Print the timeout that applies if none was given."""
     if "timeout" not in values and not args.dry_run and not args.quiet and sys.stderr.isatty():
         bound = OPTIONS["timeout"].written
         print(f"nightlatch: {args.name} may run for {bound}, the default without --timeout", file=sys.stderr)
 
 
 def _say_stage(job: Job, store: str | None) -> None:
-    """Of a job that does not run alone yet: how far it is, and the next command."""
+    """For a job that is not unattended yet: how far it is, and the next command."""
     from ..observe.stages import sentence
     from ..runtime.supervisor.run.rows import read_row
     from ..store import url
 
-    said = sentence(job, read_row(url.connect(store), job.name))
-    if not said.startswith("unattended"):
-        print(f"nightlatch: {job.name} is {said}", file=sys.stderr)
+    stage = sentence(job, read_row(url.connect(store), job.name))
+    if not stage.startswith("unattended"):
+        print(f"nightlatch: {job.name} is {stage}", file=sys.stderr)
 
 
 def _rehearse(job: Job, store: str | None, verdict_file: str) -> int:
-    """A Python job is run for its effects to be found, none of which is done."""
+    """Run a Python job to find its effects, without doing any."""
     from ..runtime.supervisor.dry_run import dry_run
 
-    plan = dry_run(job, store=store or store_of_run())
+    plan = dry_run(job, store=store)
     if verdict_file:
         verdict.write(verdict_file, plan)
     if plan.reason:

@@ -12,7 +12,6 @@ from ..config import place
 from ..config.load import alerts_of, load
 from ..config.settings import meant
 from ..core.printable import printable
-from ..errors import BadConfig
 from ..observe.traces.export import is_wanted
 from ..scheduler.serve import Server
 from ..store import url
@@ -22,6 +21,7 @@ from .arguments import Parser
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from ..config.load import Config
     from ..web.server import PagesServer
@@ -54,19 +54,18 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     if args.only_pages:
         where = url.resolve(args.store)
-        return pages_server(where, port=args.port, read_only=args.read_only).run(_say, child=args.child)
+        return pages_server(where, port=args.port, read_only=args.read_only).run(report, child=args.child)
     made = server(args.store)
     for name, line in crontabs.still_there(load(place.find()).jobs, crontab.read() or "").items():
         print(f"nightlatch: {name} runs twice: your crontab starts it too. Remove this line (crontab -e): "
               f"{printable(line)}", file=sys.stderr)  # fmt: skip
-    with telling(args.store), nullcontext() if args.no_pages else showing(args.store, args.port):
+    with _senders(args.store), nullcontext() if args.no_pages else _pages(args.store, args.port):
         return made.serve()
 
 
 @contextmanager
-def telling(store: str | None) -> Iterator[None]:
-    """Beside the scheduler, a process that tells of what went wrong, and one that sends traces: a receiver that hangs
-    keeps no slot waiting."""
+def _senders(store: str | None) -> Iterator[None]:
+    """Processes beside the scheduler that send alerts and traces, so that no slot waits for a receiver that hangs."""
     with ExitStack() as beside:
         if alerts_of(place.find()):
             beside.enter_context(_beside(store, "alerts", "send", "--follow"))
@@ -77,7 +76,7 @@ def telling(store: str | None) -> Iterator[None]:
 
 @contextmanager
 def _beside(store: str | None, *words: str) -> Iterator[None]:
-    """It ends with this one, however this one ends: it reads from a pipe that only we have."""
+    """A process that ends with this one, however that ends: its standard input is a pipe that only we hold."""
     env = {**os.environ, url.ENV: store} if store else None  # not as an argument: it may hold a password
     command = [sys.executable, "-m", "nightlatch", *words, "--config", place.find()]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, env=env)
@@ -89,19 +88,17 @@ def _beside(store: str | None, *words: str) -> Iterator[None]:
 
 
 def server(store: str | None) -> Server:
-    """Of the file that counts here."""
-    file = place.find()
-    if not file:
-        raise BadConfig("there is no nightlatch.toml here, nor above, nor in the user's config folder: nightlatch init")
+    """A server of the jobs in the file that applies here."""
+    file = place.require()
 
     def read() -> Config:
         return load(file)
 
-    return Server(read, store, _say)
+    return Server(read, store, report)
 
 
 def pages_server(where: str, *, port: int | None = None, read_only: bool = False) -> PagesServer:
-    """Of a store, as `[pages]` of the file that counts here says."""
+    """A server of a store's pages, with the settings of `[pages]` in the file that applies here."""
     from ..web.server import PagesServer
     from ..web.settings import PagesSettings
 
@@ -115,12 +112,11 @@ def pages_server(where: str, *, port: int | None = None, read_only: bool = False
     )
 
 
-@contextmanager
-def showing(store: str | None, port: int | None) -> Iterator[None]:
-    """Beside the scheduler, a process that shows the pages: what is asked of them keeps no slot waiting."""
-    with _beside(store, "serve", "--only-pages", "--child", *(["--port", str(port)] if port is not None else [])):
-        yield
+def _pages(store: str | None, port: int | None) -> AbstractContextManager[None]:
+    """A process beside the scheduler that shows the pages, so that no slot waits for a request to them."""
+    return _beside(store, "serve", "--only-pages", "--child", *(["--port", str(port)] if port is not None else []))
 
 
-def _say(text: str) -> None:
+def report(text: str) -> None:
+    """Print a line of the server."""
     print(f"nightlatch: {text}", file=sys.stderr, flush=True)

@@ -10,7 +10,7 @@ from ..config import place
 from ..config.load import load
 from ..config.mistakes import shown
 from ..core.printable import printable
-from ..errors import BadConfig, UsageError
+from ..errors import UsageError
 from ..store import url
 from ..system import services
 from .arguments import Parser
@@ -46,10 +46,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("verb", metavar="VERB", choices=list(_VERBS), help="install, uninstall or status")
     parser.add_argument("--json", action="store_true", help="status: print one JSON object")
     args = parser.parse_args(argv)
-    file = place.find()
-    if not file:
-        raise BadConfig("there is no nightlatch.toml here, nor above, nor in the user's config folder: nightlatch init")
-    service = services.of(file)
+    service = services.of(place.require())
     if args.verb == "status":
         return _status(service, args.json)
     if not services.is_there():

@@ -88,7 +88,7 @@ def _show_nothing(seen: Overview, within: str | None, ledger_is_per_machine: boo
 
 
 def _show_others(reader: StoreReader, since: float) -> None:
-    """What the store knows of other machines' work: which lease they had last, and until when."""
+    """Work on other machines, as far as the store shows it: the leases that they had last, and until when."""
     cells = []
     for record in lease_views.of_other_ledgers(reader.store, reader.ledger, since):
         when = "works now" if record.grant else f"ended {screen.local(record.until)}"
@@ -111,12 +111,12 @@ def _show(reader: StoreReader, seen: Overview, within: str | None) -> None:
 
 
 def _hours(seen: Overview) -> int:
-    """As many as go back to where the night began."""
+    """Hours since the night began."""
     return int((clock.wall() - (seen.since or 0.0)) // 3600) + 1
 
 
 def _shortened(reader: StoreReader, row: NightRow) -> NightRow:
-    """Ids of runs cut to what is unique."""
+    """The row with ids of runs cut to what is unique."""
     words = tuple(
         reader.ledger.history.short(word) if len(word) == _ID and word.isalnum() else word for word in row.next.words
     )

@@ -25,6 +25,6 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--detach", action="store_true", help="do not wait for what was started")
     args = parser.parse_args(argv)
     code = server(args.store).tick(detach=args.detach)
-    # What no run tells: an overdue slot, a reminder, the digest.
+    # Alerts that no run sends: an overdue slot, a reminder, the digest.
     notify.start_senders(place.of_a_run(""), url.resolve(args.store))
     return code

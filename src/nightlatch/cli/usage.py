@@ -81,7 +81,7 @@ def _report(reader: StoreReader, args: Namespace) -> int:
 
 
 def _day(reader: StoreReader, text: str, option: str) -> str:
-    """A day as it is written, or the one that is so long ago."""
+    """A day as it is written, or the day that long ago."""
     if len(text) == 10 and text[4] == text[7] == "-" and text.replace("-", "").isdigit():
         return text
     try:

@@ -25,7 +25,7 @@ def show(ended: Verdict, *, quiet: bool = False) -> None:
 
 
 def hush() -> None:
-    """From now on the command's output goes nowhere but into its run; what Nightlatch says still goes to stderr."""
+    """From now on the command's output is only kept with its run; Nightlatch's own lines still go to stderr."""
     ours = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     for fd in (1, 2):
@@ -35,7 +35,7 @@ def hush() -> None:
 
 
 def show_tail(ended: Verdict, store: str | None) -> None:
-    """The end of the hushed output of a run that failed, as a mail of cron should have it."""
+    """The end of the hushed output of a run that failed, for cron's mail."""
     if not (ended.run and ended.tried and _matters(ended)):
         return
     from ..observe.details import details
@@ -47,7 +47,7 @@ def show_tail(ended: Verdict, store: str | None) -> None:
 
 
 def _matters(ended: Verdict) -> bool:
-    """Did this start fail, or does it need a person? How an earlier one ended was said then."""
+    """Did this start fail, or does it need a person? An earlier end was reported then."""
     bad = ended.status in statuses.FAILURES or statuses.needs_person(ended.status)
     return ended.tried and (bad or ended.exit_code == InDoubt.exit_code)
 

@@ -29,22 +29,9 @@ _NOT_IN_A_NAME = re.compile(r"[^a-z0-9]+")
 _FIRST = ("schedule", "tz", "command")  # of a job's keys
 _MAILS = ("MAILTO", "MAILFROM")
 _UNNAMED = (
-    "sh",
-    "bash",
-    "env",
-    "nice",
-    "ionice",
-    "sudo",
-    "python",
-    "python3",
-    "node",
-    "ruby",
-    "perl",
-    "cd",
-    "exec",
-    "source",
-    "printf",
-)
+    "sh", "bash", "env", "nice", "ionice", "sudo", "python", "python3", "node", "ruby", "perl", "cd", "exec",
+    "source", "printf",
+)  # fmt: skip
 
 
 @value(frozen=True, kw_only=True)

@@ -1,6 +1,6 @@
-"""Which nightlatch.toml counts: the one that is named, else the nearest one above this folder, else the user's.
+"""Which nightlatch.toml applies: the named one, else the nearest in this folder or above, else the user's.
 
-Every command looks, so this imports nothing else unless a file is found.
+Every command looks for it, so this imports nothing else unless a file is found.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ ENV = "NIGHTLATCH_CONFIG"
 NAME = "nightlatch.toml"
 
 _chosen = ""  # by --config
-_stores: dict[str, str] = {}  # by path: a command asks several times
+_stores: dict[str, str] = {}  # by path; a command asks several times
 
 
 def choose(path: str | None) -> None:
-    """From now on this file counts; none: the one that is found."""
-    global _chosen  # noqa: PLW0603 - a process is started about one file, as it is about one store
+    """Use this file from now on; without a path, the one that is found."""
+    global _chosen  # noqa: PLW0603 - a process works with one file, as with one store
     _chosen = os.path.abspath(path) if path else ""
 
 
 def find() -> str:
-    """The file that counts; "" if there is none. Inside a run that is the run's own, wherever the command stands: an
-    agent cannot choose another by writing one into its workspace."""
+    """The file that applies here; "" if there is none. Inside a run it is the run's own, from any folder: an agent
+    cannot choose another by writing one into its workspace."""
     named = _chosen or os.environ.get(ENV, "")
     if named:
         if not os.path.isfile(named):
@@ -44,16 +44,24 @@ def find() -> str:
     return _trusted(path) if os.path.isfile(path) else ""
 
 
+def require() -> str:
+    """The file that applies here; raises `BadConfig` if there is none."""
+    file = find()
+    if not file:
+        raise BadConfig("there is no nightlatch.toml here, nor above, nor in the user's config folder: nightlatch init")
+    return file
+
+
 def of_a_run(file: str) -> str:
-    """What NIGHTLATCH_CONFIG is inside a run: the file that the run's job is in, else the one that counts here."""
+    """NIGHTLATCH_CONFIG inside a run: the file that the run's job is in, else the one that applies here."""
     try:
         return file or find()
-    except BadConfig:  # what does not count here does not count there
+    except BadConfig:  # a file that is refused here is refused there too
         return ""
 
 
 def settings(file: str, *names: str) -> dict[str, Any]:
-    """Some keys of the file that a run's job is in, else of the one that counts here."""
+    """Some keys of the file that a run's job is in, else of the one that applies here."""
     path = of_a_run(file)
     if not path:
         return {}
@@ -63,7 +71,7 @@ def settings(file: str, *names: str) -> dict[str, Any]:
 
 
 def store() -> str:
-    """The store that the file names, as it is meant from any folder; "" if no file names one."""
+    """The store that the file names, as a URL that is valid in any folder; "" if there is none."""
     path = find()
     if path and path not in _stores:
         from .load import store_of
@@ -73,8 +81,8 @@ def store() -> str:
 
 
 def logs_json(file: str = "") -> bool:
-    """Whether the file says log = "json". Every run asks at its end, so the file is not parsed for it: what is at its
-    top comes before its first table."""
+    """Does the file say log = "json"? Every run asks at its end, so only the lines above the first table are read, and
+    nothing is parsed."""
     path = of_a_run(file)
     try:
         with open(path, encoding="utf-8") as read:
@@ -85,7 +93,7 @@ def logs_json(file: str = "") -> bool:
                 if text in ('log="json"', "log='json'"):
                     return True
     except (OSError, UnicodeDecodeError):
-        pass  # no file, or one that says nothing to us
+        pass  # no file, or not a text
     return False
 
 
@@ -101,7 +109,7 @@ def _above() -> list[str]:
     """Where a file may be, from this folder up to the root."""
     try:
         folder = os.getcwd()
-    except FileNotFoundError:  # somebody removed it
+    except FileNotFoundError:  # the folder was removed
         return []
     found = []
     while True:
@@ -113,7 +121,7 @@ def _above() -> list[str]:
 
 
 def _trusted(path: str) -> str:
-    """A file says which commands are run: another user's would run them as this one."""
+    """The path, if no other user can write the file: it says which commands run as this user."""
     info = os.stat(path)
     if info.st_uid not in (os.geteuid(), 0):
         raise BadConfig(

@@ -1,4 +1,4 @@
-"""Whether what a job needs is found, as the service will look for it."""
+"""Does everything exist that a job needs, as the service will look for it?"""
 
 from __future__ import annotations
 
@@ -13,60 +13,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.job import Job
 
-# What a shell does itself, and what makes a line more than a program with its arguments.
-_OF_THE_SHELL = frozenset(
-    [
-        ".",
-        ":",
-        "[",
-        "[[",
-        "alias",
-        "bg",
-        "break",
-        "case",
-        "cd",
-        "command",
-        "continue",
-        "do",
-        "echo",
-        "eval",
-        "exec",
-        "exit",
-        "export",
-        "false",
-        "fg",
-        "for",
-        "function",
-        "if",
-        "jobs",
-        "kill",
-        "let",
-        "local",
-        "printf",
-        "pwd",
-        "read",
-        "return",
-        "set",
-        "shift",
-        "source",
-        "test",
-        "then",
-        "time",
-        "times",
-        "trap",
-        "true",
-        "type",
-        "ulimit",
-        "umask",
-        "unset",
-        "until",
-        "wait",
-        "while",
-        "{",
-        "(",
-        "!",
-    ]
-)
+# Built-ins and keywords of the shell: a line that begins with one is not a program with its arguments.
+_OF_THE_SHELL = frozenset((
+    ".", ":", "[", "[[", "alias", "bg", "break", "case", "cd", "command", "continue", "do", "echo", "eval", "exec",
+    "exit", "export", "false", "fg", "for", "function", "if", "jobs", "kill", "let", "local", "printf", "pwd",
+    "read", "return", "set", "shift", "source", "test", "then", "time", "times", "trap", "true", "type", "ulimit",
+    "umask", "unset", "until", "wait", "while", "{", "(", "!",
+))  # fmt: skip
 
 _LOOK = (
     "import importlib.util, sys; sys.path[:0] = [sys.argv[2]]\n"
@@ -78,8 +31,8 @@ _LOOK = (
 
 
 def missing(job: Job, path: str) -> list[str]:
-    """What cannot be found, the program with this PATH, and what to do. What nobody can tell before it runs is left
-    out."""
+    """What cannot be found, looking for the program on `path`, and what to do about it. What only a start would show is
+    left out."""
     home = os.path.dirname(job.file)
     items = unpack(job.target).items if isinstance(job.target, Each) else ""
     needs = [("cwd", job.cwd if not job.workspace else ""), ("env_file", job.env_file), ("items", items)]

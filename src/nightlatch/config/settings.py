@@ -1,8 +1,8 @@
 """What may be at the top of nightlatch.toml: one row each.
 
 To add a key or a table, add a row to `SETTINGS`. Its `read` gets a `Section` (the value, its path in the file, the
-file's folder) and returns what `config.settings["name"]` shall be. What is wrong it reports with `section.mistake(…)`,
-as often as needed, so that all mistakes are shown at once, each with its line. A layer below this one names its
+file's folder) and returns the value of `config.settings["name"]`. It reports each mistake with `section.mistake(…)`, so
+that all are shown at once, each with its line. A layer below this one names its
 function as text, "gateway.settings:read", which is imported when the file has that key. Take the name out of
 `RESERVED` in config/load.py.
 
@@ -39,7 +39,7 @@ class Section:
         self.mistakes.add((*self.path, *keys), what)
 
     def table(self, known: Iterable[str]) -> dict[str, Section]:
-        """Its keys, of which those that are not known are mistakes."""
+        """Its known keys; each unknown one is a mistake."""
         if not isinstance(self.value, dict):
             self.mistake(f"{'.'.join(self.path)} must be a table: [{'.'.join(self.path)}]")
             return {}
@@ -61,7 +61,7 @@ class Setting:
         self._read = read
 
     def read(self, section: Section) -> Any:
-        """What the key says; None if that is not understood, which is noted."""
+        """The value of the key; None if it is wrong, which is noted as a mistake."""
         try:
             return _found(self._read)(section) if isinstance(self._read, str) else self._read(section)
         except UsageError as error:
@@ -78,7 +78,7 @@ def _found(name: str) -> Callable[[Section], Any]:
 
 
 def meant(store: str, folder: str) -> str:
-    """The URL of a store as it is written in a folder, for use from any other."""
+    """A store's URL as written in `folder`, made valid in any other."""
     path = store.removeprefix(storage.FILE_URL)
     if path != store and not path.startswith(("/", "~")):
         return f"{storage.FILE_URL}{os.path.join(folder, path)}"
@@ -121,7 +121,7 @@ def default_at_once() -> int:
 
 
 def default_interpreter(folder: str) -> str:
-    """Of the environment beside the file, else the one that runs Nightlatch."""
+    """The Python of `.venv` beside the file, else the one that runs Nightlatch."""
     beside = os.path.join(folder, ".venv", "bin", "python")
     return beside if os.access(beside, os.X_OK) else sys.executable
 
@@ -159,8 +159,8 @@ SETTINGS = [
     Setting(
         "alerts",
         "observe.alerts.settings:read",
-        "who is told of what: see [alerts](alerts.md)",
-        default="nobody",
+        "which alerts are sent, and where: see [alerts](alerts.md)",
+        default="none",
         example='alerts = { webhook = { url = "https://example.org/hook" } }',
     ),
     Setting(

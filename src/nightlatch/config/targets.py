@@ -23,7 +23,7 @@ _LONGEST = 128 * 1024 - 1  # bytes of one word, for the kernel
 
 @value(frozen=True, kw_only=True)
 class Found:
-    """What is run, what of it counts as the definition, and the files that it was read from."""
+    """What to run, the part of it that defines the job, and the files that it was read from."""
 
     target: Command | Function
     defined_as: tuple[str, ...]
@@ -32,7 +32,7 @@ class Found:
 
 
 def command(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> Found:
-    """A list is the command's words, a text a line for the shell; what begins with @ is a file's content."""
+    """A list has the command's words, a string is a line for the shell; a word @FILE is the content of that file."""
     if isinstance(given, str):
         words = ["sh", "-c", checks.text(given, "command")]
     elif isinstance(given, list) and given:
@@ -52,7 +52,7 @@ def command(given: Any, table: dict[str, Any], folder: str, interpreter: str) ->
 
 
 def _word(word: str, folder: str) -> tuple[str, str, str]:
-    """As it is run, what of it is the definition, and the file that it names; "" if it names none."""
+    """(the word to run, the word in the definition, the file that it names or "")"""
     if not word.startswith("@"):
         return word, word, ""
     if word.startswith("@@"):
@@ -72,7 +72,7 @@ def _word(word: str, folder: str) -> tuple[str, str, str]:
 
 
 def python(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> Found:
-    """module:function, or a file in the place of the module."""
+    """module:function, or FILE.py:function."""
     name = checks.text(given, "python")
     module, colon, function = name.rpartition(":")
     if not colon or not module or not function:
@@ -94,7 +94,7 @@ def python(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> 
 
 
 def agent(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> Found:
-    """An agent at a vendor: provider, agent and input, and fields as the vendor calls them."""
+    """An agent at a vendor: provider, agent and input, and the vendor's own fields."""
     if not isinstance(given, dict):
         raise UsageError(f"agent is {checks.shown(given)}: write a table with provider, agent and input")
     fields = {name: fact for name, fact in given.items() if name not in ("provider", "agent", "input")}

@@ -1,4 +1,4 @@
-"""The metered way to model APIs: bound, hold, forward, settle, refuse. A process of its own, beside a run's command.
+"""The metered way to model APIs: bound, hold, forward, settle, refuse. A separate process beside a run's command.
 
-It imports core and system only; what it holds and settles goes through a pipe to the run's supervisor.
+It imports core, system and one file of runtime/shared; it holds and settles through a pipe to the run's supervisor.
 """

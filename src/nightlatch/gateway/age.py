@@ -1,4 +1,4 @@
-"""How old the listed prices are: by the newest day that they name, since the package carries no date of its own."""
+"""How old the price list is: by the newest day in it, since the package itself has no date."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OLD = 90  # days
 
 
 def newest(today: date) -> tuple[str, date | None]:
-    """The package's version, and the last day up to today that its prices name. Nothing of it is imported."""
+    """The package's version, and the newest day up to today in its prices. Reads the file without importing it."""
     spec = find_spec("genai_prices")
     if spec is None or not spec.submodule_search_locations:
         return "", None

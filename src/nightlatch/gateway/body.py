@@ -1,4 +1,4 @@
-"""A request's body: JSON whose top level is read and changed in place. Bodies are megabytes: none is written anew."""
+"""A request's body: JSON whose top level is read and changed in place, since a body of megabytes is slow to rewrite."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _SPACE = " \t\n\r"
 
 
 class BadBody(ValueError):
-    """It is not a JSON object, or says something twice."""
+    """It is not a JSON object, or has a name twice."""
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object, if it says nothing twice: a vendor may take either, and only one was counted."""
+    """An object without repeated names: of two values a vendor may take the one that was not counted."""
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]

@@ -1,4 +1,4 @@
-"""Server-sent events, as they come: whole ones are looked at, bytes go on as they are."""
+"""Replies as they pass: server-sent events or one JSON text. Usage is read from them, and the bytes go on unchanged."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .asked import ReplyUsage
     from .dialects import Dialect
+    from .requested import ReplyUsage
 
 _LONGEST = 64 << 20  # bytes of one event, or of a reply, that are kept to be read
 
 
 class Events:
-    """Reads what a stream says of usage. `feed` returns what goes on to the client."""
+    """Reads the usage in a stream. `feed` returns what goes on to the client."""
 
     def __init__(self, dialect: Dialect, seen: ReplyUsage, *, drop_ours: bool) -> None:
         self._dialect, self._seen, self._drop = dialect, seen, drop_ours
@@ -37,7 +37,7 @@ class Events:
         return chunk
 
     def _feed_whole(self, chunk: bytes) -> bytes:
-        """Event by event: the one that only the gateway asked for does not go on."""
+        """Pass on event by event, without the one that only the gateway asked for."""
         self._rest += chunk
         passed = []
         while (end := self._end()) > 0:
@@ -59,7 +59,7 @@ class Events:
 
     def _look(self, line: bytes) -> bool:
         """True: it is the event that only the gateway asked for."""
-        # Most events are text without a figure; an escaped quote in them does not look like this.
+        # Most events have no usage; in their text a quote is escaped, so it cannot look like this.
         if not line.startswith(b"data:") or b'"usage' not in line:
             return False
         try:

@@ -1,4 +1,4 @@
-"""One call on its way: to the vendor, back to the client as it comes, and what it used to the supervisor."""
+"""One call: to the vendor, its reply to the client as it arrives, and its usage to the supervisor."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import ClientConnectionError, ClientConnectorError, ClientError, web
 
 from ..core.metering import price
-from .asked import ReplyUsage
 from .events import Events, Whole, parsed
+from .requested import ReplyUsage
 from .upstream import passed_back
 
 if TYPE_CHECKING:
     from ..core.metering.price import Price
-    from .asked import Asked
     from .dialects import Dialect
     from .pipe import Pipe
     from .prices import Prices
+    from .requested import ModelRequest
 
-_LOST = frozenset((502, 504, *range(520, 528), 530))  # a proxy's own: the vendor may have done the work
-_AT_ONCE = 1 << 20  # bytes of a reply that are read whole: one write, and settled before the client has it
+_LOST = frozenset((502, 504, *range(520, 528), 530))  # from a proxy: the vendor may have done the work
+_AT_ONCE = 1 << 20  # a reply up to this size is read whole, and settled before the client has it
 
 
 class Forward:
@@ -30,19 +30,19 @@ class Forward:
         pipe: Pipe | None,
         number: int,
         prices: Prices,
-        asked: Asked | None,
+        requested: ModelRequest | None,
         *,
         drop_ours: bool,
         fee: int = 0,
     ) -> None:
-        """`pipe`: None for a call that costs nothing. `asked`: None for one at a stated `fee`."""
+        """`pipe`: None for a call that costs nothing. `requested`: None for one at a stated `fee`."""
         self._dialect, self._pipe, self._number, self._prices = dialect, pipe, number, prices
-        self._asked, self._drop, self._fee = asked, drop_ours, fee
+        self._requested, self._drop, self._fee = requested, drop_ours, fee
         self.seen = ReplyUsage()
         self._settled = pipe is None
 
     async def run(self, request: web.BaseRequest, going: Any) -> web.StreamResponse:
-        """Whatever happens (an error, a cancellation when the client leaves), the call is settled once."""
+        """Whatever happens (an error, or the client leaves), the call is settled exactly once."""
         try:
             async with going as reply:
                 return await self._answer(request, reply)
@@ -83,7 +83,7 @@ class Forward:
                     await answer.write(passed)
         except (ClientError, OSError):
             reader.finish()
-            self._settle()  # if all was said before it was cut; otherwise it is in doubt
+            self._settle()  # if its usage came before the cut; otherwise it is in doubt
             if request.transport is not None:
                 request.transport.abort()  # the client must see that it was cut
             raise _Cut from None
@@ -101,7 +101,7 @@ class Forward:
         data = await reply.read()
         found = parsed(data)
         ours = reply.status not in _LOST and isinstance(found, dict) and self._dialect.is_error(found)
-        if self._asked is None or reply.status < 500 or ours:
+        if self._requested is None or reply.status < 500 or ours:
             self._free()
         else:
             self._doubt()
@@ -112,7 +112,7 @@ class Forward:
     def _settle(self) -> None:
         if self._settled or self._pipe is None:
             return
-        if self._asked is None:
+        if self._requested is None:
             self._settled = True
             self._pipe.settle(self._number, [{"kind": price.CALL, "tokens": 0, "usd": self._fee, "calls": 1}])
         elif self.seen.ended and self.seen.counts is not None:
@@ -135,12 +135,12 @@ class Forward:
         return found or [{"kind": price.OUTPUT, "tokens": 0, "usd": 0, "calls": 1}]
 
     def _price(self, model: str) -> Price:
-        """Of the model that answered; where that has none, of the one that was asked for."""
-        assert self._asked
-        vendor, tier = self._dialect.vendor, self.seen.tier or self._asked.tier
-        names = [model] if model and len(self._asked.models) + len(self.seen.more) > 1 else []
-        for name in (*names, self._asked.models[0]):
-            for one in (tier, self._asked.tier):
+        """The price of the model that answered; if it has none, of the requested model."""
+        assert self._requested
+        vendor, tier = self._dialect.vendor, self.seen.tier or self._requested.tier
+        names = [model] if model and len(self._requested.models) + len(self.seen.more) > 1 else []
+        for name in (*names, self._requested.models[0]):
+            for one in (tier, self._requested.tier):
                 if found := self._prices.find(vendor, name, one):
                     return found[0]
         raise AssertionError("a call without a price was forwarded")
@@ -150,7 +150,7 @@ class Forward:
             return
         self._settled = True
         known = None
-        if self._asked and self.seen.input_known and self.seen.counts:
+        if self._requested and self.seen.input_known and self.seen.counts:
             read = {kind: count for kind, count in self.seen.counts.items() if kind in price.INPUTS}
             known = sum(self._price(self.seen.model).cost(read).values())
         self._pipe.doubt(self._number, known)
@@ -162,7 +162,7 @@ class Forward:
 
 
 class _Cut(ClientConnectionError):
-    """The vendor's reply ended before its end; the client has been shown that."""
+    """The vendor's reply was cut, and the client's connection aborted."""
 
 
 def _gone(dialect: Dialect, message: str) -> web.Response:

@@ -1,4 +1,4 @@
-"""The gateway's end of the pipe to its supervisor, which holds and settles. JSON, a line each."""
+"""The gateway's end of the pipe to its supervisor, which holds and settles. One JSON object a line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..core.metering.call import Call
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
-_MOMENT = 0.02  # seconds in which messages gather that nobody waits for
+_MOMENT = 0.02  # seconds for which messages that are not urgent gather
 
 
 class Pipe(asyncio.Protocol):
@@ -34,7 +34,7 @@ class Pipe(asyncio.Protocol):
 
     @classmethod
     async def open(cls, fd: int) -> tuple[Pipe, dict[str, Any]]:
-        """The pipe, and the settings that come first."""
+        """Connect; returns the pipe and the settings, which are its first message."""
         _, pipe = await asyncio.get_running_loop().create_connection(cls, sock=socket.socket(fileno=fd))
         settings = await pipe._settings
         pipe._last, pipe._room = settings["last"], Room(CallSlots(settings["slots"]))
@@ -71,7 +71,7 @@ class Pipe(asyncio.Protocol):
 
     def _end(self) -> None:
         self.over.set()
-        self._room = None  # nobody would hear of what is granted
+        self._room = None  # nobody is left to record what it would grant
         for future in self._waiting.values():
             future.cancel()
 
@@ -84,7 +84,7 @@ class Pipe(asyncio.Protocol):
         it is `refused`. A call that fits only later waits here."""
         self._last += 1
         number = self._last
-        # What others wait for is decided in turn, and not behind the supervisor's back.
+        # While others wait, the supervisor decides in turn: granting here would let this call overtake them.
         if self._room and not self._waiting and (line := self._room.grant(number, call, about)):
             self._later(line)
             return {"id": number, "output": call.wanted}
@@ -94,7 +94,7 @@ class Pipe(asyncio.Protocol):
         try:
             return await future
         except asyncio.CancelledError:
-            # Its client has left; the answer may have come in that very moment, and nobody would use what is held.
+            # Its client has left. If the answer arrived at the same moment, free what is held for it.
             if self._waiting.pop(number, None) is not None:
                 self._send({"do": "drop", "id": number})
             elif not future.cancelled() and "output" in future.result():
@@ -110,11 +110,11 @@ class Pipe(asyncio.Protocol):
         self._send({"do": "settle", "id": number, "rows": rows})
 
     def doubt(self, number: int, known: int | None) -> None:
-        """Nobody saw the whole reply. `known`: billionths that its input costs."""
+        """The end of the reply was not seen. `known`: the cost of its input, in billionths."""
         self._send({"do": "doubt", "id": number, "known": known})
 
     def refused(self, why: str) -> None:
-        """Something was refused for another reason than a cap."""
+        """A request was refused for another reason than a cap."""
         self._send({"do": "refused", "why": why})
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -126,7 +126,7 @@ class Pipe(asyncio.Protocol):
             self._later(line)
 
     def _later(self, line: bytes) -> None:
-        """With what is sent next, or in a moment: a call that has ended waits for nothing."""
+        """Send it with the next urgent message, or in a moment."""
         self._unsent.append(line)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._flush)
@@ -140,7 +140,7 @@ class Pipe(asyncio.Protocol):
         self._unsent.clear()
 
     async def close(self) -> None:
-        """All that was sent is with the supervisor."""
+        """Returns when the supervisor has everything that was sent."""
         self._flush()
         if self._transport is not None:
             self._transport.close()

@@ -1,6 +1,6 @@
-"""Prices of models: genai-prices, compiled to whole billionths when a model is first asked for; and what people state.
+"""Prices of models: those of genai-prices, compiled to whole billionths at a model's first use, and those of the user.
 
-Loaded when the gateway listens already: the import takes longer than a command needs to start.
+Loaded after the gateway listens: the import takes longer than a command needs to start.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KINDS = {  # as genai-prices calls them
     "storage_searches_kcount": price.FILE_SEARCH,
     "requests_kcount": price.CALL,
 }
-_TIERS = {"auto": ("default", "priority", "fast")}  # what may be charged where the request leaves it open
+_TIERS = {"auto": ("default", "priority", "fast")}  # any of these may be charged
 
 
 class Prices:
@@ -48,7 +48,7 @@ class Prices:
         self._snapshot = get_snapshot()
 
     def find(self, vendor: str, model: str, tier: str = "") -> list[Price]:
-        """The prices that a call may be charged at, the one to settle with first; [] if there is none."""
+        """All prices that a call may be charged at, first the one to settle with; [] if there is none."""
         found = self._known.get((vendor, model, tier))
         if found is None:
             found = self._known[vendor, model, tier] = self._look_up(vendor, model, tier)
@@ -76,7 +76,7 @@ class Prices:
 
 def _from_table(name: str, stated: Mapping[str, Any]) -> Price:
     rates = {kind: ((0, _mtok(Decimal(str(amount)))),) for kind, amount in stated.items() if kind != "window"}
-    if price.WEB_SEARCH in rates:  # people state the price of a thousand
+    if price.WEB_SEARCH in rates:  # users state the price of a thousand
         rates[price.WEB_SEARCH] = ((0, rates[price.WEB_SEARCH][0][1] * 1000),)
     return Price(model=name, rates=rates, window=int(stated.get("window", 0)), listed="stated")
 
@@ -125,5 +125,5 @@ def _rates(prices: Any) -> dict[str, Any]:
 
 
 def _mtok(usd: Decimal) -> int:
-    """Whole billionths; a part of one counts as one, so that nothing is understated."""
+    """In whole billionths, rounded up."""
     return int(-(-usd * price.DOLLAR // 1))

@@ -1,8 +1,8 @@
-"""What the supervisor lets this gateway grant by itself: the room that the run's own caps leave.
+"""Calls that this gateway may grant by itself: those that fit into the room which the run's own caps leave.
 
-Nobody else takes from these caps while this gateway lives, so a call that fits as it is need not wait for an answer.
-What is granted is taken off at once; what was not used comes back with the supervisor's next word only. Everything else
-(a call that would be lowered, that has to wait, that does not fit) is the supervisor's to decide.
+Only this gateway's calls count against these caps while it lives, so a call that fits unchanged need not wait for the
+supervisor. What is granted is subtracted at once; what was not used comes back only with the supervisor's next message.
+The supervisor decides everything else: a call that must be lowered or has to wait, or that does not fit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..runtime.shared.call_slots import CallSlots
 
 
-_KEPT = 1000  # texts about calls
+_KEPT = 1000  # descriptions of calls in memory
 
 
 class Room:
@@ -29,7 +29,7 @@ class Room:
         self._texts: dict[tuple[str, str, str, bool], str] = {}
         self._until = 0.0
         self._to = 0  # calls up to this number have a slot
-        self._unseen: deque[tuple[int, dict[str, int]]] = deque()  # granted, and not yet in the supervisor's figures
+        self._unseen: deque[tuple[int, dict[str, int]]] = deque()  # granted, but not in the supervisor's figures yet
 
     def renew(self, message: dict[str, Any]) -> None:
         while self._unseen and self._unseen[0][0] <= message["seen"]:
@@ -42,7 +42,7 @@ class Room:
             self._take_off(bound)
 
     def grant(self, number: int, call: Call, about: dict[str, Any]) -> bytes | None:
-        """What to tell the supervisor: the call may go on as it is, and is on record. None: ask."""
+        """Grant the call and record it: returns the message for the supervisor. None: the supervisor must decide."""
         if self._left is None or number > self._to or (now := clock.now()) >= self._until:
             return None
         if fit(call, self._left) != call.wanted:
@@ -60,7 +60,7 @@ class Room:
         return line + b"\n"
 
     def _described(self, about: dict[str, Any]) -> str:
-        """Model, item, subagent and login as JSON: the same for many calls."""
+        """Model, item, subagent and login as JSON; kept, since they are the same for many calls."""
         key = about["model"], about["item"], about["agent"], about["login"]
         found = self._texts.get(key)
         if found is None:

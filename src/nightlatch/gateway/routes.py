@@ -1,4 +1,4 @@
-"""What a path is: metered in a dialect, passed on for nothing, or refused."""
+"""What a path is: metered in a dialect, passed on free of charge, or refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _COUNTING = (
 _PLAIN = r"[\w./:@~-]*"
 _MODELS = r"((v1\w*)/)?models(/[^:]*)?"
 _METERED["chatgpt"] = _METERED["openai"]
-# A dialect's refusal for all that it does not know.
+# The dialect in which an unknown path is refused.
 PLAIN: dict[str, Dialect] = {
     "anthropic": MESSAGES, "openai": RESPONSES, "chatgpt": RESPONSES, "google": GENERATE,
 }  # fmt: skip
@@ -49,7 +49,7 @@ def metered(vendor: str, path: str) -> Dialect | None:
 
 def is_free(method: str, path: str) -> bool:
     if not re.fullmatch(_PLAIN, path) or ".." in path:
-        return False  # an encoded slash or colon is another path to the vendor
+        return False  # a vendor may decode a slash or colon, and see another path
     if method == "POST":
         return re.fullmatch(_COUNTING, path) is not None
     return method == "HEAD" or (method == "GET" and re.fullmatch(_MODELS, path) is not None)

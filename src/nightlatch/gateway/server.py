@@ -1,4 +1,4 @@
-"""Requests to the gateway: whose they are, and what becomes of them."""
+"""Requests to the gateway: check the run's key, then meter, pass on or refuse."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from ..core.metering.call import PREAMBLE, UNSTATED, Call
 from ..core.value import replace, value
 from ..system import clock
 from . import routes
-from .asked import TOOL_TOKENS
 from .body import BadBody, Body
 from .events import parsed
 from .forward import Forward
+from .requested import TOOL_TOKENS
 
 if TYPE_CHECKING:
     from ..core.metering.price import Price
-    from .asked import Asked
     from .dialects import Dialect
     from .pipe import Pipe
     from .prices import Prices
+    from .requested import ModelRequest
     from .upstream import Upstream
 
 _VENDORS = ("anthropic", "openai", "google", "chatgpt")  # the last: codex with a login
 _AGENT = "x-claude-code-agent-id"
-_MARGIN, _ROOM = 50, 64  # a count of the vendor's may be off by one part in so many, and a few tokens
+_MARGIN, _ROOM = 50, 64  # added to a vendor's count: one part in so many, and a few tokens
 _COUNT_WITHIN = 20.0  # seconds
 _REMEMBERED = 10_000  # ids of earlier turns
 
@@ -50,7 +50,7 @@ class RequestHandler:
         self._key, self._allow = settings["key"], settings.get("allow") or {}
         self._pipe, self._upstream, self._prices, self._ready = pipe, upstream, prices, ready
         self._known: dict[tuple[object, ...], _Rates | None] = {}
-        self._turns: dict[str, int] = {}  # tokens last seen under an id that the vendor keeps
+        self._turns: dict[str, int] = {}  # id of an earlier turn, which the vendor stores → its tokens
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         first, vendor, path = (*request.raw_path.partition("?")[0].lstrip("/").split("/", 2), "", "")[:3]
@@ -75,60 +75,60 @@ class RequestHandler:
         arrived = clock.now()
         try:
             body = Body(await request.content.read())
-            asked = dialect.read(body, path)
+            requested = dialect.read(body, path)
         except BadBody as error:
             return _refuse(dialect, str(error), status=400)
         await self._ready.wait()
-        rates = self._rates(dialect.vendor, asked)
-        why = asked.refused or ("" if rates else _unpriced(asked))
+        rates = self._rates(dialect.vendor, requested)
+        why = requested.refused or ("" if rates else _unpriced(requested))
         if why or rates is None:
             self._pipe.refused(why)
             return _refuse(dialect, why)
         headers = self._upstream.headers(request.headers)
-        call = await self._bounded(vendor, dialect, body, path, asked, rates, headers)
+        call = await self._bounded(vendor, dialect, body, path, requested, rates, headers)
         about = {
-            "model": asked.models[0],
+            "model": requested.models[0],
             "item": item,
             "agent": request.headers.get(_AGENT, ""),
             "at": arrived,
             "login": not self._upstream.has_key(request),
         }
         reply = await self._hold(
-            call, asked, rates.prices, about, lambda: self._count(vendor, dialect, body, path, headers)
+            call, requested, rates.prices, about, lambda: self._count(vendor, dialect, body, path, headers)
         )
         if "refused" in reply:
             return _refuse(dialect, reply["refused"])
         try:
-            drop = self._limited(dialect, body, asked, reply)
+            drop = self._limited(dialect, body, requested, reply)
         except BaseException:
             self._pipe.free(reply["id"])
             raise
-        forward = Forward(dialect, self._pipe, reply["id"], self._prices, asked, drop_ours=drop)
+        forward = Forward(dialect, self._pipe, reply["id"], self._prices, requested, drop_ours=drop)
         going = self._upstream.request(vendor, "POST", path, request.query_string, headers, body.data)
         answer = await forward.run(request, going)
-        if forward.seen.id and asked.has_output:
+        if forward.seen.id and requested.has_output:
             self._remember(forward.seen.id, forward.seen.total)
         return answer
 
-    def _limited(self, dialect: Dialect, body: Body, asked: Asked, reply: dict[str, Any]) -> bool:
-        """Make the body ask for no more than is held. True: its reply has an event that is not passed on."""
-        if asked.has_output and reply["output"] != asked.output:
+    def _limited(self, dialect: Dialect, body: Body, requested: ModelRequest, reply: dict[str, Any]) -> bool:
+        """Limit the body to what is held. True: its reply has an event that is not passed on."""
+        if requested.has_output and reply["output"] != requested.output:
             dialect.limit(body, reply["output"])
-        if asked.uses:
+        if requested.uses:
             dialect.allow_uses(body, reply["uses"])
-        return dialect.prepare(body, asked)
+        return dialect.prepare(body, requested)
 
-    def _rates(self, vendor: str, asked: Asked) -> _Rates | None:
-        """The dearest of all prices that may apply; None if one of its models has none."""
-        key = vendor, asked.models, asked.tier, asked.inputs
+    def _rates(self, vendor: str, requested: ModelRequest) -> _Rates | None:
+        """The highest of all prices that may apply; None if one of its models has none."""
+        key = vendor, requested.models, requested.tier, requested.inputs
         if key not in self._known:
             if len(self._known) > _REMEMBERED:
                 self._known.clear()
-            found = [self._prices.find(vendor, name, asked.tier) for name in asked.models]
+            found = [self._prices.find(vendor, name, requested.tier) for name in requested.models]
             prices = [one for some in found for one in some]
             self._known[key] = _Rates(
                 prices=prices,
-                input=max(one.dearest(*asked.inputs) for one in prices),
+                input=max(one.dearest(*requested.inputs) for one in prices),
                 output=max(one.dearest(*price.OUTPUTS) for one in prices),
                 window=max(one.window for one in prices) or 1_000_000,
             ) if all(found) else None  # fmt: skip
@@ -140,54 +140,54 @@ class RequestHandler:
         dialect: Dialect,
         body: Body,
         path: str,
-        asked: Asked,
+        requested: ModelRequest,
         rates: _Rates,
         headers: dict[str, str],
     ) -> Call:
-        """The most it can come to, by the size of its body where that is enough."""
+        """The most that the call can use: by the size of its body, or by the vendor's count if that is not enough."""
         window = rates.window
         tokens, counted = body.size + PREAMBLE, False
-        if asked.after:
-            tokens = min(self._turns.get(asked.after, window) + tokens, max(window, tokens))
-        if asked.uncounted:
+        if requested.after:
+            tokens = min(self._turns.get(requested.after, window) + tokens, max(window, tokens))
+        if requested.uncounted:
             found = await self._count(vendor, dialect, body, path, headers)
             tokens, counted = (window, False) if found is None else (found, True)
         call = Call(
             input=tokens,
             input_rate=rates.input,
-            output=asked.output if asked.has_output else 0,
-            output_rate=rates.output if asked.has_output else 0,
-            lowest=asked.lowest if asked.has_output else 0,
-            highest=min(window, UNSTATED) if asked.output is None else asked.output,
-            times=asked.times,
+            output=requested.output if requested.has_output else 0,
+            output_rate=rates.output if requested.has_output else 0,
+            lowest=requested.lowest if requested.has_output else 0,
+            highest=min(window, UNSTATED) if requested.output is None else requested.output,
+            times=requested.times,
             counted=counted,
         )
-        return _with_uses(call, asked, rates.prices, asked.uses)
+        return _with_uses(call, requested, rates.prices, requested.uses)
 
     async def _hold(
-        self, call: Call, asked: Asked, prices: list[Price], about: dict[str, Any], count: Any
+        self, call: Call, requested: ModelRequest, prices: list[Price], about: dict[str, Any], count: Any
     ) -> dict[str, Any]:
-        """Held; with fewer uses of the vendor's tools if it does not fit otherwise."""
-        uses = asked.uses
+        """Hold the call, with fewer uses of the vendor's tools if it does not fit otherwise."""
+        uses = requested.uses
         while True:
-            about["again"] = uses > 1  # a refusal is not the last word
+            about["again"] = uses > 1  # a refusal is not final
             reply = await self._pipe.hold(call, **about)
-            if reply.get("count"):  # it would be lowered, or refused, by its size: ask how much it really is
+            if reply.get("count"):  # by its size it would be lowered or refused: ask the vendor for the true count
                 found = await count()
                 call = replace(call, input=call.input if found is None else min(found, call.input), counted=True)
             elif "refused" in reply and uses > 1:
                 uses //= 2
-                call = _with_uses(call, asked, prices, uses)
+                call = _with_uses(call, requested, prices, uses)
             else:
                 return reply | {"uses": uses}
 
     async def _count(self, vendor: str, dialect: Dialect, body: Body, path: str, headers: dict[str, str]) -> int | None:
-        """Tokens of input by the vendor's own count, with a margin; None if it does not say."""
+        """Tokens of input by the vendor's own count, with a margin; None if there is none."""
         counting = dialect.counting(body, path)
         if counting is None:
             return None
-        there, asked = counting
-        data = json.dumps(asked).encode()
+        there, question = counting
+        data = json.dumps(question).encode()
         try:
             async with asyncio.timeout(_COUNT_WITHIN):
                 async with self._upstream.request(vendor, "POST", there, "", headers, data) as reply:
@@ -213,7 +213,7 @@ class RequestHandler:
     async def _at_a_price(
         self, request: web.BaseRequest, vendor: str, path: str, item: str, stated: int
     ) -> web.StreamResponse:
-        """A path that people have opened, each call at a price in billionths."""
+        """A path that the user has allowed, at a stated price a call, in billionths."""
         data = await request.content.read() or None
         call = Call(input=0, input_rate=0, output=0, output_rate=0, lowest=0, fee=stated)
         about = {
@@ -235,15 +235,15 @@ class RequestHandler:
         )
 
 
-def _with_uses(call: Call, asked: Asked, prices: list[Price], uses: int) -> Call:
-    if not asked.tools:
+def _with_uses(call: Call, requested: ModelRequest, prices: list[Price], uses: int) -> Call:
+    if not requested.tools:
         return call
-    fee = max(one.dearest(tool) for one in prices for tool in asked.tools)
+    fee = max(one.dearest(tool) for one in prices for tool in requested.tools)
     return replace(call, fee=price.rounded_up(fee * uses), extra=TOOL_TOKENS * uses)
 
 
-def _unpriced(asked: Asked) -> str:
-    name = f"{asked.models[0]}:{asked.tier}" if asked.tier else asked.models[0]
+def _unpriced(requested: ModelRequest) -> str:
+    name = f"{requested.models[0]}:{requested.tier}" if requested.tier else requested.models[0]
     return f'no price is known for the model {name}: add [prices."{name}"] with input and output to nightlatch.toml'
 
 
@@ -254,7 +254,7 @@ def _refuse(dialect: Dialect, message: str, *, status: int = 0) -> web.Response:
 
 
 def _stale(dialect: Dialect) -> web.Response:
-    """Another run's key, or an old one: 401 is what every client stops at."""
+    """Another run's key, or an old one: at 401 every client stops."""
     _, body = dialect.refusal("nightlatch: this run is over; the address is not valid any more")
     if "type" in body:
         body["error"]["type"] = "authentication_error"

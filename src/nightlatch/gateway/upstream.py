@@ -1,4 +1,4 @@
-"""The vendor behind the gateway: where it is, which key it wants, through which proxy."""
+"""The vendor behind the gateway: its address, its key, the proxy to it."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined
 import aiohttp
 from yarl import URL
 
-from .asked import words
+from .requested import words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from multidict import CIMultiDictProxy
 
-_REUSED = 10.0  # seconds that an idle connection is kept: the death of an older one looks like a lost reply
+_REUSED = 10.0  # seconds that an idle connection is kept; an older one may be dead, which looks like a lost reply
 _CONNECT = 30.0
 _LONGEST = 3600.0  # seconds of a call; shared caps count on that (ledger/holds.py)
-# For one hop, not for the next; and what this hop decides by itself.
+# Headers of one hop, and those that the gateway sets itself.
 _HOP = words(
     "connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade "
     "host content-length accept-encoding expect proxy-connection "
     "content-encoding "  # the body goes on as it was read
-    "x-http-method-override x-http-method x-method-override"  # what was looked at is what is asked for
+    "x-http-method-override x-http-method x-method-override"  # else another request than the metered one
 )
 _HOP_BACK = _HOP | {"content-encoding", "set-cookie", "date", "server"}
 
 
 class Upstream:
     def __init__(self, bases: Mapping[str, str], keys: Mapping[str, str], proxies: Mapping[str, str]) -> None:
-        """`bases`: a URL for each vendor. `keys`: what the command has in place of a key → the key. `proxies`: as the
-        environment has them."""
+        """`bases`: a URL for each vendor. `keys`: the placeholder that the command has → the real key. `proxies`: as in
+        the environment."""
         self._bases = {vendor: base.rstrip("/") for vendor, base in bases.items()}
         self._keys = keys
-        self._mark = next(iter(keys), "").rpartition("-")[0]  # the run's: what all of them begin with
+        self._mark = next(iter(keys), "").rpartition("-")[0]  # the run's prefix of all placeholders
         self._proxies = {vendor: _proxy(base, proxies) for vendor, base in bases.items()}
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_REUSED),
@@ -66,7 +66,7 @@ class Upstream:
         return found | {"Accept-Encoding": "identity"}
 
     def has_key(self, request: Any) -> bool:
-        """Does it carry one of the run's keys, and not a login of its client's own?"""
+        """Does it carry one of the run's placeholders, rather than the client's own login?"""
         texts = [text for text in (*request.headers.values(), request.query_string) if self._mark in text]
         return any(instead in text for instead in self._keys for text in texts)
 

@@ -20,7 +20,7 @@ class AgentView:
 
     @property
     def is_left(self) -> bool:
-        """Is it at work, as far as is known, and nobody watches it?"""
+        """Is it still at work, as far as is known, with nobody watching it?"""
         return self.row.ended is None and self.run_status not in statuses.OPEN and not self.elsewhere
 
     @property
@@ -56,5 +56,5 @@ def view(reader: StoreReader, row: AgentRow) -> AgentView:
 
 
 def open_agents(reader: StoreReader) -> list[AgentView]:
-    """Those that were not seen to end."""
+    """Agents whose end was not seen."""
     return [view(reader, row) for row in reader.ledger.agents.open() if not reader.ended_elsewhere(row)]

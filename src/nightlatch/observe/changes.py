@@ -27,10 +27,10 @@ _FIGURES: dict[str, Callable[[RunPoint], float]] = {
     "items": lambda point: float(point.items),
 }
 _OVERLAP = "overlap"
-_SIDE = 12  # runs that say what a run takes at a level
+_SIDE = 12  # runs from which a level is computed
 _DAY = 86400.0
 _KEPT = 60.0  # seconds
-# Facts of an attempt's start that money can hang on, and what they are called.
+# Facts of an attempt's start that may change its cost, and their names.
 _FACTS = {
     "command": "command", "definition": "definition", "bounds": "bounds", "program": "program",
     "program_size": "size of the program", "program_time": "time of the program",
@@ -40,7 +40,7 @@ _FACTS = {
 
 @value(frozen=True, kw_only=True)
 class Difference:
-    """A fact that was another one for the last usual run."""
+    """A fact that differs from the last usual run."""
 
     fact: str
     before: str
@@ -86,7 +86,7 @@ class JobChanges:
 
 
 def job_changes(reader: StoreReader, job: str) -> JobChanges:
-    """Of runs that succeeded: one that failed takes less, which is not a level."""
+    """Of runs that succeeded only: a failed one takes less, which is not a new level."""
     return reader.kept(("changes", job, reader.ledger.history.length(job)), _KEPT, lambda: _job_changes(reader, job))
 
 
@@ -127,7 +127,7 @@ def _skipped(reader: StoreReader, job: str, points: Sequence[RunPoint]) -> list[
 
 
 def went_in(reader: StoreReader, run: str) -> dict[str, str]:
-    """What the newest attempt of a run was made of."""
+    """The inputs of a run's newest attempt: command, definition, files, models."""
     found: dict[str, str] = {}
     for entry in reader.ledger.history.outline(run):
         if entry.kind in (kinds.OPENED, kinds.STARTED):
@@ -142,7 +142,7 @@ def went_in(reader: StoreReader, run: str) -> dict[str, str]:
 
 
 def differences(before: dict[str, str], after: dict[str, str]) -> tuple[Difference, ...]:
-    """A program that was replaced is told by its version, if that is known, and not by its size and time too."""
+    """A replaced program is shown by its version if that is known; its size and time are then left out."""
     names = [name for name in dict.fromkeys([*after, *before]) if before.get(name, "") != after.get(name, "")]
     if "version of the program" in names or "program" in names:
         names = [name for name in names if name not in ("size of the program", "time of the program")]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _TAIL = 10  # lines of output
 _STEPS = 1000  # entries of steps in an outline
-_LATER = 30 * 86400.0  # so long after a run's last change a note about it is looked for in an outline
+_LATER = 30 * 86400.0  # seconds after a run's last change in which an outline looks for notes about it
 
 
 @value(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class Details(RunView):
 
     @property
     def timeline(self) -> list[Event]:
-        """What happened, in sentences, but for what was refused."""
+        """What happened, in sentences; without refusals."""
         return timeline([entry for entry in self.entries if entry.kind != kinds.REFUSED])
 
     @property
@@ -103,7 +103,7 @@ def details(reader: StoreReader, run: RunRow, *, in_outline: bool = False) -> De
 
 
 def _more(run: RunRow) -> tuple[Advice, ...]:
-    """Its budget is spent: a person may give it more."""
+    """If its budget is spent, a person may raise it."""
     return (advice.to("budget", run.id, "usd=5"),) if run.status == statuses.OVER_BUDGET else ()
 
 
@@ -114,14 +114,14 @@ def newest_plan(reader: StoreReader, job: str) -> Plan | None:
 
 
 def _journal(reader: StoreReader, run: RunRow) -> tuple[list[Entry], int]:
-    """The run's own, its steps, and what people and observers put on its job's; and how many there are."""
+    """Entries of the run, of its steps, and about the run on its job's chain; and how many there are."""
     theirs = _about(run, reader.ledger.job_entries(run.job, _before(run)))
     mine = [*reader.ledger.entries(run.id), *reader.ledger.step_log.entries(run.id)]
     return sorted([*mine, *theirs], key=lambda entry: entry.at), len(mine) + len(theirs)
 
 
 def _outline(reader: StoreReader, run: RunRow) -> tuple[list[Entry], int]:
-    """The same, however long the run's chain, its steps' or its job's is."""
+    """The same in a bounded number, however long the chains are."""
     rare = reader.ledger.history.rare(job=run.job, since=_before(run), until=run.changed + _LATER)
     theirs = _about(run, rare)
     steps, all_steps = reader.ledger.step_log.newest(run.id, _STEPS)
@@ -135,6 +135,6 @@ def _before(run: RunRow) -> float:
 
 
 def _about(run: RunRow, entries: Iterable[Entry]) -> list[Entry]:
-    """What is said of the run on its job's chain, without what only points to the run's own entries."""
+    """Entries about the run on its job's chain, without mere links to the run's own entries."""
     links = {kind for kind in kinds.ROWS.values() if kind.is_link}
     return [entry for entry in entries if entry.facts.get("run") == run.id and entry.kind not in links]

@@ -1,4 +1,4 @@
-"""What speaks for a job's promotion, and what is missing."""
+"""The evidence for a job's promotion, and what is missing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Finding:
 
 
 def findings(reader: StoreReader, row: Row, job: Job) -> list[Finding]:
-    """Each thing that a promotion out of its stage takes, and whether it is there."""
+    """Each condition of a promotion out of its stage, and whether it is met."""
     stage = stages.of(row, job.stage)
     needed = stages.needed(stage, job.promote_after)
     runs = f"{row.clean} clean run{'' if row.clean == 1 else 's'} as {stage} under the definition in force"

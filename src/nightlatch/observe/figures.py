@@ -16,7 +16,7 @@ _SPANS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 def money(usd: float) -> str:
-    """$2.84; below a cent as far as its first two digits: $0.0042."""
+    """$2.84; below a cent with two significant digits: $0.0042."""
     if 0 < abs(usd) < 0.01:
         digits = float(f"{abs(usd):.2g}")
         return f"{'-' if usd < 0 else ''}${digits:.12f}".rstrip("0")
@@ -68,7 +68,7 @@ def ordinal(number: int) -> str:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """A bar for each, the highest at the full height; what is 0 has the lowest."""
+    """A bar for each value: the largest has the full height, 0 the lowest."""
     top = max(values, default=0)
     if top <= 0:
         return _BARS[0] * len(values)

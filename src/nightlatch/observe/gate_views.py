@@ -1,4 +1,4 @@
-"""What a gate knows: the marks that hold stale holders off, the tables it guards, and what it refused."""
+"""What a gate knows: the marks that keep stale holders out, the tables that it guards, and its refusals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @value(frozen=True, kw_only=True)
 class Unguarded:
-    """A table that was added to what the gate guards, and has no triggers."""
+    """A table that was added after the install, and has no triggers."""
 
     table: str
     install: Advice

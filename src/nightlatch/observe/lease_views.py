@@ -28,7 +28,7 @@ class BegunKey:
 class LeaseView:
     record: Record
     begun: tuple[BegunKey, ...]
-    holder_gone: bool  # certainly; only known of processes of this machine
+    holder_gone: bool  # proven, which is only possible for processes of this machine
     unproven: tuple[str, ...]  # processes of the holder before, not proven gone at its TTL
 
     @property
@@ -81,7 +81,7 @@ def _view(record: Record) -> LeaseView:
 
 
 def of_other_ledgers(store: Store, ledger: Ledger, since: float) -> list[Record]:
-    """Leases that were held since then by a run which this ledger does not have, the newest first."""
+    """Leases that were held since then by runs that this ledger does not have, the newest first."""
     found = []
     for record in store.records():
         newest = ledger.newest(record.name)

@@ -1,8 +1,8 @@
 """When did a series leave its usual level? A robust detector, pure: each job is compared with its own past.
 
 On logarithms, so that a doubling counts the same for a cent and for ten dollars. The usual is a median for each weekday
-that has been seen often enough, and the spread is what these medians leave. One wild run is never a level: it takes the
-median of three runs to leave it, and two of them that agree.
+that has been seen often enough; the spread is that of the runs around these medians. One wild run is never a level: a
+shift needs the median of three runs to leave the level, and two of them to agree.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 FEWEST = 12  # runs before anything is called usual
-SETTLED = 30  # runs at a new level, and it is the usual one without anybody's word
-_WINDOW = 120  # runs that the usual is made of
-_OFTEN = 4  # runs on a weekday before it has a median to itself
-_FAR = 2.8  # spreads: beyond them is not the level any more
+SETTLED = 30  # runs at a new level make it the usual one, without a person
+_WINDOW = 120  # runs from which the usual is computed
+_OFTEN = 4  # runs on a weekday before it has its own median
+_FAR = 2.8  # spreads from the level: a run beyond has left it
 _WILD = 6.0  # spreads of a single run
-_LEAST = log(1.3)  # a smaller change is not worth a word
-_FLOOR = 0.04  # of the spread: even a series that never moved may move a little
-_ALIKE = 2.5  # spreads that two runs of one level may differ by
-_YOUNG = 8  # runs: a level of so many is known half as well, and its spread taken as double
-_NOTHING = 0.01  # of the usual: what is less counts as this, since nothing has no logarithm
+_LEAST = log(1.3)  # a smaller change is ignored
+_FLOOR = 0.04  # the least spread: even a constant series may move a little
+_ALIKE = 2.5  # spreads by which two runs of one level may differ
+_YOUNG = 8  # runs: with so few, the spread is doubled
+_NOTHING = 0.01  # of the usual: the least amount, since 0 has no logarithm
 
 
 @value(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class Shift:
 
 @value(frozen=True, kw_only=True)
 class Wild:
-    """A single run far away from the level, which the next ones were back at."""
+    """A single run far from the level, to which the next ones returned."""
 
     point: Point
     usual: float
@@ -80,12 +80,12 @@ class Levels:
 
 
 def levels(points: Sequence[Point], accepted: Iterable[float] = ()) -> Levels:
-    """All shifts of a series, in its order. `accepted`: when somebody called the level of that time the usual one."""
+    """All shifts of a series, in its order. `accepted`: times at which a person called the level the usual one."""
     return _Detector(points, sorted(accepted)).levels()
 
 
 class _Usual:
-    """What the runs of a window have in common."""
+    """The usual level and spread of the runs in a window."""
 
     def __init__(self, days: Sequence[int], logs: Sequence[float], window: Sequence[int]) -> None:
         self._days, self._logs = days, logs
@@ -99,13 +99,13 @@ class _Usual:
         self.spread = spread * (1 + _YOUNG / len(self._window))
 
     def rest(self, index: int) -> float:
-        """What the usual level leaves of a run."""
+        """How far a run is from the usual level."""
         here = self._logs[index]
         return min([here - level for level in self._of(self._days[index])], key=abs)
 
     def _of(self, day: int) -> tuple[float, ...]:
-        """A weekday that was seen too rarely is given the benefit of the doubt: the level that explains the run best
-        counts, its own, that of weekends or working days, or that of all days."""
+        """A weekday that was seen too rarely gets the benefit of the doubt: the nearest level counts, of this weekday,
+        of weekends or working days, or of all days."""
         if day not in self._levels:
             same = self._by_day.get(day, [])
             if len(same) < _OFTEN:
@@ -117,7 +117,7 @@ class _Usual:
         return self._levels[day]
 
     def left(self, rest: float) -> bool:
-        """Is that not the level any more?"""
+        """Has a run so far from the level left it?"""
         return abs(rest) > self._limit
 
     @property
@@ -125,8 +125,8 @@ class _Usual:
         return max(_FAR * self.spread, _LEAST)
 
     def new_level(self, rests: Sequence[float]) -> float | None:
-        """Where three runs in a row have gone; None: nowhere. All three left, or two left and agree where to, and the
-        third leans there or is a wild one to the other side: two wild runs among usual ones are not a level."""
+        """The level that three runs in a row have moved to; None: they have not. All three left, or two left and agree,
+        while the third leans their way or is wild on the other side: two wild runs among usual ones are not a level."""
         middle = median(rests)
         side = 1 if middle > 0 else -1
         left = sorted(rest for rest in rests if rest * side > self._limit)
@@ -186,15 +186,15 @@ class _Detector:
             self._wild.append(Wild(point=wild, usual=exp(self._logs[last[0]] - rests[0])))
 
     def _recently_usual(self) -> _Usual:
-        """Made anew after some runs: they move a median of many very little."""
+        """Recomputed only after some runs: one more changes a median of many very little."""
         runs = len(self._at_level) - 3
         if not self._known or not 0 <= runs - self._known[0] <= runs // 20:
             self._known = runs, self._usual(self._at_level[:-3])
         return self._known[1]
 
     def _begin(self, index: int, usual: _Usual, middle: float) -> None:
-        """The first run is the first one that is nearer to the new level than to the old. One before the last three
-        that is far above both was wild: it is not the first."""
+        """The shift begins with the first run that is nearer to the new level than to the old; not with one before the
+        last three that is far above both, which was wild."""
         last = self._at_level[-5:]
         rests = [usual.rest(each) for each in last]
         near = [abs(rest - middle) < min(abs(rest), _ALIKE * usual.spread) for rest in rests[:-3]]
@@ -227,7 +227,7 @@ class _Detector:
             self._at_level += [each for each in self._since if each >= back]
             self._end(over=self._points[back])
             return
-        if len(self._since) <= 7:  # more runs say better where the new level is, and whether its first one is of it
+        if len(self._since) <= 7:  # more runs show better where the new level is, and whether its first run is in it
             risen, first = median(usual.rest(each) for each in self._since), usual.rest(self._since[0])
             if len(self._since) > 3 and abs(first - risen) > abs(first):
                 self._at_level.append(self._since.pop(0))

@@ -1,7 +1,7 @@
-"""Prometheus metrics, read from ledger and store when they are asked for: nothing stands in the way of a run.
+"""Prometheus metrics, read from ledger and store at each scrape: no run waits for them.
 
 Counters come from the tally, which is never pruned: no restart and no retention resets them. No label holds a run, a
-key or a tag; of more than a thousand jobs the rest is summed as `_other`.
+key or a tag; beyond a thousand jobs, the others are summed as `_other`.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ OTHER = "_other"
 
 
 def text(reader: StoreReader, jobs: Mapping[str, Job] | None = None) -> bytes:
-    """As Prometheus reads it. `jobs`: of the file in force, for their budgets."""
+    """In the format of Prometheus. `jobs`: those of nightlatch.toml, for their budgets."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collector(reader, jobs or {}))
     return bytes(generate_latest(registry))
 
 
 class Collector:
-    """For a registry; each collection is one look."""
+    """For a registry; each collection reads everything once."""
 
     def __init__(self, reader: StoreReader, jobs: Mapping[str, Job]) -> None:
         self._reader, self._jobs = reader, jobs
@@ -129,7 +129,7 @@ class Collector:
                     self._named |= {row.job} if len(self._named) < MOST_JOBS else set()
                     due.most((self._job(row.job),), row.next_due)
         except StoreUnreachable:
-            pass  # what the ledger knows is still told
+            pass  # report at least what the ledger knows
         yield due.filled(
             GaugeMetricFamily("nightlatch_next_slot_timestamp_seconds", "When it is due next.", labels=("job",))
         )
@@ -149,16 +149,16 @@ class Collector:
         )
 
     def _alerts(self) -> Iterator[Metric]:
-        told = _Sums()
+        outcomes = _Sums()
         for transport, status, count in self._reader.ledger.outbox.counts():
-            told.add((transport, status), count)
-        yield told.filled(
+            outcomes.add((transport, status), count)
+        yield outcomes.filled(
             CounterMetricFamily("nightlatch_alerts", "Alerts, by what became of them.", labels=("transport", "outcome"))
         )
 
 
 class _Sums(dict[tuple[str, ...], float]):
-    """By labels, which are made printable: a model's name is what an agent reported, and it goes out as it is."""
+    """Sums by labels, made printable: an agent may report anything as a model's name."""
 
     def add(self, labels: tuple[str, ...], amount: float) -> None:
         shown = tuple(map(printable, labels))

@@ -1,4 +1,4 @@
-"""The first screen's rows as plain values: what needs you, what runs, what waits, and what is done, job by job."""
+"""The first screen's rows as plain values: what needs you, what is running, what waits, and what is done, by job."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..core.advice import Advice
+    from ..ledger.records import RunRow
     from ..ledger.refused_starts import RefusedStart
     from .overview import Overview
     from .reader import StoreReader
@@ -42,12 +43,12 @@ class NightRow:
 class NightPart:
     title: str
     rows: tuple[NightRow, ...]
-    more: int = 0  # that are not shown
-    capped: bool = False  # and there may be more than these
+    more: int = 0  # rows that are not shown
+    capped: bool = False  # there may be more that were not read
 
 
 def parts(reader: StoreReader, seen: Overview, shown: dict[str, int]) -> list[NightPart]:
-    """`shown`: how many rows of each part."""
+    """`shown`: how many rows to show of each part, by its title."""
     besides = (*_overdue(seen), *_agents(seen), *_demoted(seen), *_undelivered(seen), *_besides(seen))
     needs = [*besides, *(_needs(reader, one) for one in seen.needs_you.runs)]
     found = {
@@ -83,7 +84,7 @@ def _demoted(seen: Overview) -> list[NightRow]:
     """Jobs that lost their stage."""
     return [
         NightRow(mark=BROKEN, job=row.job, word="demoted", at=(row.change or {}).get("at"),
-                 reason=f"{row.stage} now, since {(row.change or {}).get('why')}; to earn it again",
+                 reason=f"now {row.stage}: {(row.change or {}).get('why')}",
                  next=advice.to("promote", row.job))
         for row in seen.demoted
     ]  # fmt: skip
@@ -98,9 +99,9 @@ def _undelivered(seen: Overview) -> list[NightRow]:
 
 
 def _earned(seen: Overview) -> list[NightRow]:
-    """Jobs that have earned the next stage: nobody is promoted silently."""
+    """Jobs that have earned the next stage; only a person promotes them."""
     return [
-        NightRow(mark=PERSON, job=row.job, word=row.stage, reason="it has earned its next stage",
+        NightRow(mark=PERSON, job=row.job, word=row.stage, reason="has earned the next stage",
                  next=advice.to("promote", row.job))
         for row in seen.earned
     ]  # fmt: skip
@@ -135,20 +136,21 @@ def _besides(seen: Overview) -> list[NightRow]:
 
 def _needs(reader: StoreReader, one: RunView) -> NightRow:
     run = one.run
-    mark = {statuses.IN_DOUBT: DOUBT, statuses.NEEDS_ATTENTION: PERSON, statuses.WAITING: PERSON}.get(
-        one.status, BROKEN
-    )
     reason = one.note
     if run.status in statuses.FAILURES and run.reason in ("", f"exit code {run.exit_code}"):
         reason = ": ".join(filter(None, (run.reason, run_facts.last_line(reader, run))))
     elif run.status in (statuses.TIMED_OUT, statuses.STALLED):
         reason = "; ".join(filter(None, (run.reason, run_facts.last_line(reader, run))))
-    times = _in_a_row(reader, run.job) if run.status in statuses.FAILURES else 1
+    times = _in_a_row(reader, run) if run.status in statuses.FAILURES else 1
     again = f"{figures.ordinal(times)} time in a row" if times > 1 else ""
     key = "" if one.key == "by hand" else one.key
-    told = "; ".join(filter(None, (again, reason)))
     return NightRow(
-        mark=mark, job=run.job, word=_words(one.status), at=run.changed, reason=_joined(key, told), next=one.next
+        mark=_MARKS.get(one.status, BROKEN),
+        job=run.job,
+        word=_words(one.status),
+        at=run.changed,
+        reason=_joined(key, "; ".join(filter(None, (again, reason)))),
+        next=one.next,
     )
 
 
@@ -166,9 +168,9 @@ def _running(reader: StoreReader, one: RunView) -> NightRow:
     cost += f" of {figures.money(facts.budget_usd)}" if cost and facts.budget_usd else ""
     end = expected_end(facts)
     parts = (bar, cost, f"done about {run_facts.at(end)}" if end else "", run.message)
-    asked = f"cancel requested by {run.cancel}" if run.cancel else ""
+    cancel = f"cancel requested by {run.cancel}" if run.cancel else ""
     return NightRow(
-        mark=WORKS, job=run.job, word=f"{spent}{limit}", reason=", ".join(filter(None, (*parts, asked))), next=one.next
+        mark=WORKS, job=run.job, word=f"{spent}{limit}", reason=", ".join(filter(None, (*parts, cancel))), next=one.next
     )
 
 
@@ -213,10 +215,12 @@ def _job(reader: StoreReader, job: str, runs: list[RunView]) -> NightRow:
     )
 
 
-def _in_a_row(reader: StoreReader, job: str) -> int:
-    """How many of a job's newest runs have failed, one after another."""
+def _in_a_row(reader: StoreReader, run: RunRow) -> int:
+    """How many of the job's runs have failed one after another, up to this one."""
     count = 0
-    for _, status, _ in reversed(reader.ledger.history.strip(job, 20)):
+    for at, status, _ in reversed(reader.ledger.history.strip(run.job)):
+        if at > run.changed:
+            continue
         if status not in statuses.FAILURES:
             break
         count += 1

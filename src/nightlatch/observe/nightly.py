@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .reader import StoreReader
     from .run_views import RunView
 
-_WEEKS = 8  # that the usual of a weekday is made of
+_WEEKS = 8  # from which the usual of a weekday is computed
 _SHOWN = 20  # rows of a part
 _KEPT = 60.0  # seconds
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -34,7 +34,7 @@ def _escaped(text: str) -> str:
 
 
 def night(reader: StoreReader, seen: Overview) -> Night:
-    """As its overview shows it."""
+    """The facts of the night's verdict."""
     history, since = reader.ledger.history, seen.since or 0.0
     counts = {status: history.counted(status, since) for status in statuses.TERMINAL}
     slots, slots_ran = history.slots_since(since)
@@ -62,7 +62,7 @@ def night(reader: StoreReader, seen: Overview) -> Night:
 
 
 def markdown(reader: StoreReader, seen: Overview, plain: Callable[[str], str] = _escaped) -> str:
-    """The morning report. `plain` makes reported texts harmless: nothing in them is a link, a mention or markup."""
+    """The morning report. `plain` removes links, mentions and markup from reported texts."""
     first = verdict.night(night(reader, seen))
     lines = [f"# {plain(first.sentence)}", "", plain(first.reasons)]
     for title, rows in _parts(reader, seen).items():
@@ -109,7 +109,7 @@ def _row(reader: StoreReader, one: RunView) -> tuple[str, str, str]:
 
 
 def _usual(reader: StoreReader, today: date) -> float | None:
-    """What is used on such a weekday; None: too little is known."""
+    """What is usually used on such a weekday; None: too little history."""
     since = (today - timedelta(weeks=_WEEKS)).isoformat()
     days = {row.day: row for row in reader.ledger.history.tallies(("day",), since=since, running=False)}
     if sum(row.runs for row in days.values()) < ENOUGH_RUNS:
@@ -120,7 +120,7 @@ def _usual(reader: StoreReader, today: date) -> float | None:
 
 
 def _risen(reader: StoreReader, today: date) -> tuple[str, float]:
-    """The job that today's rise is by, and how much of it."""
+    """The job with the largest part of today's rise, and its part."""
     since, now = (today - timedelta(days=28)).isoformat(), today.isoformat()
     by_job: dict[str, dict[str, float]] = {}
     for row in reader.ledger.history.tallies(("job", "day"), since=since):

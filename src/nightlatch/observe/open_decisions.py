@@ -50,7 +50,7 @@ class OpenDecision:
 
     @property
     def note(self) -> str:
-        """The one thing to know: why; and of many items, which one it is known of."""
+        """The one thing to know: the reason, and of many items one with that reason."""
         return ": ".join(filter(None, (f"as {self.key}" if self.count > 1 else "", self.reason)))
 
     def resolve(self, *outcome: str, whole: bool = False) -> Advice:
@@ -103,7 +103,7 @@ def items(reader: StoreReader, key: str = "", batch: str = "") -> list[OpenDecis
 
 
 def named(reader: StoreReader, key: str, *, scope: str = "", batch: str = "", job: str = "") -> list[OpenDecision]:
-    """What has this key and may be decided, in one scope, batch or job or in all of them."""
+    """What may be decided under this key, in one scope, batch or job, or anywhere."""
     found: list[OpenDecision] = []
     if not batch and not scope:
         found += [one for one in elsewhere(reader, job) if one.key == key]

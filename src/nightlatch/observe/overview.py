@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .reader import StoreReader
     from .run_views import RunView
 
-_MOST = 200  # runs of one status that are looked at: no night's view scans years
+_MOST = 200  # runs of one status, so that the view of a night does not scan years
 _DAY = 86400.0
 _URGENCY = (statuses.IN_DOUBT, statuses.NEEDS_ATTENTION, lapse.LAPSED)
 
@@ -39,7 +39,7 @@ class Group:
 
 @value(frozen=True, kw_only=True)
 class Overview:
-    """What is open or undecided, however old; of the rest, what changed since then."""
+    """Everything that is open or undecided, however old; of the rest, what changed since `since`."""
 
     since: float | None
     needs_you: Group = Group()  # failed runs too; the most urgent first
@@ -49,10 +49,10 @@ class Overview:
     undecided: tuple[OpenDecision, ...] = ()  # effects and items in this ledger
     elsewhere: tuple[OpenDecision, ...] | None = ()  # runs of other machines; None: the store did not answer
     unreachable: str = ""  # and why
-    agents: tuple[AgentView, ...] = ()  # at work at a vendor, and nobody watches them
+    agents: tuple[AgentView, ...] = ()  # at work at a vendor, unwatched
     overdue: tuple[Row, ...] = ()  # jobs with a slot that no machine has claimed
     undelivered: tuple[Message, ...] = ()  # alerts that could not be sent
-    demoted: tuple[Row, ...] = ()  # jobs that lost their stage by what went wrong
+    demoted: tuple[Row, ...] = ()  # jobs that lost a stage
     earned: tuple[Row, ...] = ()  # jobs that may be promoted
     unaffordable: tuple[RefusedStart, ...] = ()  # jobs that were not started, since their budget is spent
 
@@ -109,18 +109,18 @@ class Overview:
 
 
 def last_night(reader: StoreReader) -> Overview:
-    """Since the evening; a failure needs you for a day, though the night it happened in be over."""
+    """Since the evening; a failure needs you for a day, even if that night is over."""
     now = clock.wall()
     since = evening.began(reader.ledger.history.zone, now)
     return overview(reader, since, failed_since=min(since, now - _DAY))
 
 
 def overview(reader: StoreReader, since: float | None, *, failed_since: float | None = None) -> Overview:
-    """One status at a time: a failure is not hidden by the thousand successes after it."""
+    """Read one status at a time, so that a thousand successes do not hide the failure before them."""
     found: dict[str, list[RunView]] = {"needs_you": [], "running": [], "waiting": [], "done": []}
     capped = set()
     for status in statuses.ALL:
-        within = since if statuses.is_terminal(status) else None  # what is open stays until it is decided
+        within = since if statuses.is_terminal(status) else None  # open runs stay until they are decided
         if status in statuses.FAILURES and failed_since is not None:
             within = failed_since
         runs = list(reader.ledger.runs(status=status, since=within, limit=_MOST))
@@ -172,7 +172,7 @@ def _overdue(reader: StoreReader) -> list[Row]:
 
 
 def is_shut_down(reader: StoreReader, run: RunRow) -> bool:
-    """Ended between two tries, and not by a person: nobody may know that it is not done."""
+    """Was it ended between two tries, and not by a person? Nobody may know that it is not done."""
     if run.status != statuses.CANCELLED or run.cancel or not run.attempt:
         return False
     return reader.ledger.attempts(run.id)[-1].status != statuses.CANCELLED

@@ -1,4 +1,4 @@
-"""What waits for an approval: the run, what it would publish, and what that changes."""
+"""What waits for an approval: the run, its planned writes, and what they change."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PlannedWrite:
 
 
 def waiting(reader: StoreReader, what: str) -> RunRow:
-    """The run by its id, or the one of a job that waits for an approval, or has one and has not landed."""
+    """The run by its id; or a job's run that waits for an approval, or is approved and has not landed."""
     run = reader.ledger.run(what)
     if run:
         return run
@@ -67,7 +67,7 @@ def writes(reader: StoreReader, run: RunRow) -> list[PlannedWrite]:
 
 
 def changes(write: PlannedWrite, *, whole: bool = False) -> str:
-    """What a commit changes, as git says: a summary, or all of it. An agent wrote it: a front end makes it safe."""
+    """What a commit changes, from git: a summary, or the whole diff. An agent wrote it: a front end makes it safe."""
     if not write.commit or not os.path.isdir(write.workspace):
         return ""
     work = Worktree(write.workspace, guard=guard_of(write.workspace))

@@ -1,7 +1,7 @@
 """How much of a rise is price, tokens a call, calls a run, and runs a day. Pure.
 
-Money is their product, and a product's rise has no natural parts: each factor gets the part of its logarithm, which
-adds up exactly and does not depend on the order in which they are looked at.
+Money is their product, and the rise of a product has no natural parts: each factor gets the share of its logarithm,
+which adds up exactly and does not depend on the order of the factors.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Level:
 
 
 def parts(before: Level, after: Level) -> dict[str, float]:
-    """Of the money more that a day takes (a run, where the runs of a day are not known): usd for each cause, the
-    largest first. Without calls, tokens are a run's; without tokens there is only the price of a run."""
+    """How the additional cost of a day (of a run, if the runs of a day are not known) divides: usd for each cause, the
+    largest first. Without calls, tokens are counted for a run; without tokens there is only the price of a run."""
     counted = before.runs_a_day > 0 and after.runs_a_day > 0
     runs = (before.runs_a_day, after.runs_a_day) if counted else (1.0, 1.0)
     whole = before.usd * runs[0], after.usd * runs[1]

@@ -213,3 +213,9 @@ def attempt_facts(attempt: Attempt) -> dict[str, object]:
 
 def entry_facts(entry: Entry) -> dict[str, object]:
     return {"at": entry.at, "chain": entry.chain, "seq": entry.seq, "kind": entry.kind, "facts": entry.facts}
+
+
+def short_command(reader: StoreReader, run: str, typed: Advice) -> str:
+    """The command to type, with the run's id cut to what is unique."""
+    short = reader.ledger.history.short(run)
+    return advice.text(advice.to(*(short if word == run else word for word in typed.words)))

@@ -1,4 +1,4 @@
-"""A run's journal as a person reads it: steps that went well are counted, everything else is a sentence."""
+"""A run's journal as a person reads it: steps that succeeded are counted, every other entry is a sentence."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from ..ledger.records import Entry
 
-_FEW = 3  # so many steps in a row, or fewer, are shown one by one
+_FEW = 3  # up to this many steps in a row are shown one by one
 
 
 @value(frozen=True, kw_only=True)
 class Event:
-    """One line of it. Facts are as they were reported: a front end makes them safe to show."""
+    """One line. Facts are as they were reported: a front end makes them safe to show."""
 
     at: float
     sentence: str
@@ -33,7 +33,7 @@ def timeline(entries: Sequence[Entry]) -> list[Event]:
 
 
 def _collapsed(entries: Sequence[Entry]) -> list[Entry]:
-    """Of progress and usage that follow one another, in whatever order: the last progress, and the sum of the usage."""
+    """Entries of progress and usage that follow one another, in any order, become the last progress and one sum."""
     found: list[Entry] = []
     often: dict[str, list[Entry]] = {}
     for entry in [*entries, None]:
@@ -48,7 +48,7 @@ def _collapsed(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _summed(same: list[Entry]) -> Entry:
-    """All of what was reported, as one entry at the time of the last; what not all agree on is not said."""
+    """One entry for all, at the time of the last; facts in which they differ are left out."""
     facts = {name: text for name, text in same[-1].facts.items() if all(one.facts.get(name) == text for one in same)}
     for unit in UNITS:
         amount = sum(float(one.facts.get(unit, 0.0)) for one in same)
@@ -62,7 +62,7 @@ def sentence(entry: Entry) -> str:
         return _usage(entry.facts)
     facts = {name: _shown(name, text) for name, text in entry.facts.items()}
     kind = kinds.ROWS.get(entry.kind)
-    return kind.describe(facts) if kind else f"{entry.kind} {logfmt(facts)}"  # of a newer program
+    return kind.describe(facts) if kind else f"{entry.kind} {logfmt(facts)}"  # a kind of a newer version
 
 
 def _usage(facts: dict[str, str]) -> str:
@@ -74,7 +74,7 @@ def _usage(facts: dict[str, str]) -> str:
     shown += [f"{figures.count(amount) if amount == int(amount) else f'{amount:g}'} {unit}"
               for unit, amount in amounts.items() if amount]  # fmt: skip
     text = f"used {', '.join(shown) or 'nothing'}"
-    text += f", and up to {figures.money(doubt)} more that nobody saw" if doubt else ""
+    text += f", and up to {figures.money(doubt)} more that was not reported" if doubt else ""
     about = [
         f"for {facts['item']}" if facts.get("item") else "",
         f"model {facts['model']}" if facts.get("model") else "",
@@ -87,11 +87,11 @@ def _is_often(entry: Entry) -> bool:
 
 
 def _together(entries: list[Entry]) -> list[list[Entry]]:
-    """Steps that went well, and follow one another, in one group; everything else alone."""
+    """Consecutive steps that succeeded form one group; every other entry is alone."""
     groups: list[list[Entry]] = []
     before = False
     for entry in entries:
-        well = _went_well(entry)
+        well = _is_success(entry)
         if well and before:
             groups[-1].append(entry)
         else:
@@ -100,7 +100,7 @@ def _together(entries: list[Entry]) -> list[list[Entry]]:
     return groups
 
 
-def _went_well(entry: Entry) -> bool:
+def _is_success(entry: Entry) -> bool:
     if entry.kind == kinds.EFFECT_OF_RUN:
         return entry.facts.get("status") in (BEGUN, DONE)
     if entry.kind == kinds.ITEMS_MOVED:
@@ -112,7 +112,7 @@ def _events(group: list[Entry]) -> list[Event]:
     if len(group) <= _FEW:
         return [Event(at=entry.at, sentence=sentence(entry)) for entry in group]
     done: list[str] = []
-    begun: dict[str, None] = {}  # and not ended
+    begun: dict[str, None] = {}  # not ended yet
     for entry in group:
         ended = _keys(entry, kinds.STEP_DONE, DONE)
         done += ended
@@ -124,7 +124,7 @@ def _events(group: list[Entry]) -> list[Event]:
 
 
 def _keys(entry: Entry, kind: str, status: str) -> list[str]:
-    """The keys of steps, one an entry or several, that an entry says this of."""
+    """The keys of the steps that the entry gives this status: `kind` has one, ITEMS_MOVED several."""
     if entry.kind == kinds.ITEMS_MOVED:
         return [key for key in entry.facts.get(status, "").split("\n") if key]
     return [entry.facts.get("key", "")] if entry.kind == kind else []
@@ -138,6 +138,6 @@ def _shown(name: str, text: str) -> str:
         if name == "again_at":
             return time_of(float(text))
     except ValueError:
-        pass  # not what we write there
+        pass  # not in our format: show it as it is
     shown = ", ".join(text.split("\n"))
     return shown.removesuffix(".0") if name in UNITS else shown

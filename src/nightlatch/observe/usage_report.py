@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 BY = ("job", "day", "model", "step", "agent", "kind", "tag", "host")
 REPORTED = ("step", "agent", "kind")  # of single reports, which are kept as long as their runs
 WITH_REPORTED = (*REPORTED, "job", "model", "tag")
-_DAYS = 14  # that a sparkline and a pace are made of
-_RUNS = 60  # that the median of a run is made of
+_DAYS = 14  # of a sparkline and a pace
+_RUNS = 60  # from which the median of a run is computed
 
 
 @value(frozen=True, kw_only=True)
@@ -34,13 +34,13 @@ class UsageRow:
     elapsed: float = 0.0
     items: int = 0
     share: float = 0.0  # of the money; where none was used, of the tokens, calls or units
-    usual_run: Amounts | None = None  # the medians of a run; None where that is not asked for
+    usual_run: Amounts | None = None  # the medians of a run; None in reports without them
     daily: tuple[float, ...] = ()  # what the share is of, for each of the last fourteen days
 
 
 @value(frozen=True, kw_only=True)
 class Pace:
-    """Where the month ends if it goes on as in the last days."""
+    """What the month will cost at the pace of the last days."""
 
     month: str  # November
     used: float  # usd, so far
@@ -52,14 +52,14 @@ class UsageReport:
     by: tuple[str, ...]
     since: str  # a day; "": from the beginning
     until: str
-    unit: str  # that shares are made of
+    unit: str  # of the shares
     rows: tuple[UsageRow, ...]  # the dearest first; by day: the oldest first
     total: UsageRow
     pace: Pace | None = None  # None if nothing was paid this month
 
     @property
     def units(self) -> list[str]:
-        """Those that there is something of."""
+        """The units of which something was used."""
         return [unit for unit, amount in self.total.amounts.by_unit().items() if amount]
 
     def facts(self) -> list[dict[str, object]]:
@@ -82,7 +82,7 @@ class UsageReport:
 def report(
     reader: StoreReader, by: Sequence[str] = ("job",), *, job: str | None = None, since: str = "", until: str = "9"
 ) -> UsageReport:
-    """`since`, `until`: days of the ledger's zone, both counted in."""
+    """`since`, `until`: days of the ledger's zone, both included."""
     found = _reported(reader, by, job, since, until) if _is_reported(by) else _tallies(reader, by, job, since, until)
     total = _sum((), found)
     if "model" in by or "tag" in by:  # runs are counted apart from them
@@ -106,7 +106,7 @@ def pace(reader: StoreReader, job: str | None = None) -> Pace | None:
     if not used:
         return None
     lately = [usd for day, usd in days.items() if day > (today - timedelta(days=_DAYS)).isoformat()]
-    known = (today - date.fromisoformat(min(days))).days + 1  # a job that is three days old has no fourteen
+    known = (today - date.fromisoformat(min(days))).days + 1  # a job may be younger than fourteen days
     left = monthrange(today.year, today.month)[1] - today.day
     return Pace(month=today.strftime("%B"), used=used, expected=used + left * sum(lately) / min(known, _DAYS))
 

@@ -1,7 +1,7 @@
-"""The verdict in a sentence, for a night and for a run: what the terminal, the pages and alerts begin with.
+"""The verdict in a sentence, for a night and for a run: the terminal, the pages and alerts begin with it.
 
-Pure: from plain values to text. Only what is known is in it. A reported text is made one printable line here; a front
-end that writes HTML still escapes it.
+Pure: from plain values to text; facts that are not known are left out. A reported text becomes one printable line
+here; a front end that writes HTML still has to escape it.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 CALM, DECIDE, ALARM = "calm", "decide", "alarm"  # green, amber, red
 
 LAPSED = "lapsed"
-ENOUGH_RUNS = 12  # so much history before something is called usual
-ENOUGH_REPORTS = 3  # so many progress reports before a pace is known
-LIKE = 0.15  # so far from the usual is as usual
-_NEARLY_ALL = 0.8  # so much of a rise by one job is nearly all of it
+ENOUGH_RUNS = 12  # of history, before anything is called usual
+ENOUGH_REPORTS = 3  # of progress, before there is a pace
+LIKE = 0.15  # a smaller difference still counts as usual
+_NEARLY_ALL = 0.8  # the share of a rise from which one job has "nearly all" of it
 _LONGEST = 200  # characters of a reported text
 
 
 @value(frozen=True, kw_only=True)
 class Headline:
-    sentence: str  # the one that a reader can stop at
+    sentence: str  # enough for a reader in a hurry
     reasons: str = ""  # a second, smaller paragraph
     tone: str = CALM
 
@@ -39,26 +39,26 @@ class Headline:
 
 @value(frozen=True, kw_only=True)
 class Night:
-    """What the ledger knows of the time since last evening."""
+    """What the ledger knows about the time since last evening."""
 
     slots: int = 0  # that were due
     slots_ran: int = 0
-    ended: int = 0  # runs, where there are no schedules
+    ended: int = 0  # runs; reported where there are no schedules
     well: int = 0
     need_you: int = 0
-    alarming: int = 0  # of these: failed, in doubt and the like, not only an approval
+    alarming: int = 0  # how many of these are more than an approval: failed, in doubt and so on
     usd: float = 0.0
     usual_usd: float | None = None  # None: too little history
     weekday: str = ""  # Sunday
-    risen: str = ""  # the job that the rise is by, and how much of it
-    risen_share: float = 0.0
+    risen: str = ""  # the job with the largest part of the rise
+    risen_share: float = 0.0  # its part
     refused: int = 0
-    journal_whole: bool | None = None  # None: nobody has looked
+    journal_whole: bool | None = None  # None: not verified
     journal_broken_at: str = ""  # entry 812 of articles
 
 
 def night(seen: Night) -> Headline:
-    """As a page begins."""
+    """The beginning of a page."""
     broken = seen.journal_whole is False
     first = [f"The journal is broken at {_text(seen.journal_broken_at) or 'an unknown entry'}."] if broken else []
     return Headline(
@@ -69,7 +69,7 @@ def night(seen: Night) -> Headline:
 
 
 def night_in_short(seen: Night) -> list[str]:
-    """As a line of the terminal begins: parts, the most important first."""
+    """The first line on the terminal, in parts; the most important first."""
     need = {0: "nothing needs you", 1: "1 thing needs you"}.get(seen.need_you, f"{seen.need_you} things need you")
     parts = [f"{_ran(seen).removesuffix('.')}, {need}"]
     if seen.journal_whole is False:
@@ -90,7 +90,7 @@ def _ran(seen: Night) -> str:
     if not seen.ended:
         return "Nothing ran."
     if seen.ended == 1:
-        return "One run ended, well." if seen.well else "One run ended, not well."
+        return "One run ended and succeeded." if seen.well else "One run ended and did not succeed."
     if seen.well == seen.ended:
         return f"{count(seen.ended)} runs ended, all of them well."
     return f"{count(seen.ended)} runs ended, {count(seen.well) if seen.well else 'none'} of them well."
@@ -138,7 +138,7 @@ def _whole(whole: bool | None) -> str:
 
 @value(frozen=True, kw_only=True)
 class RunFacts:
-    """A run as its sentence needs it; what is not known is left at its default."""
+    """What a run's sentence is made of; unknown facts keep their default."""
 
     status: str
     now: float
@@ -159,13 +159,13 @@ class RunFacts:
     timeout: float | None = None
     stall: float | None = None
     landed_on: str = ""  # a branch, a folder, an object
-    held_by: str = ""  # the holder of the lease that it waits for
+    held_by: str = ""  # holder of the lease that it waits for
     held_until: float | None = None
     effect: str = ""  # the key of an effect in doubt
-    writes_held: int = 0  # that wait for an approval
+    writes_held: int = 0  # waiting for an approval
     host: str = ""
-    gone_since: float | None = None  # of a lapsed run's holder
-    by: str = ""  # the person that cancelled it
+    gone_since: float | None = None  # a lapsed run's holder
+    by: str = ""  # the person who cancelled it
 
 
 def run(seen: RunFacts, at: Clock) -> Headline:
@@ -181,7 +181,7 @@ def tone_of(status: str) -> str:
 
 
 def expected_end(seen: RunFacts) -> float | None:
-    """When it will be done at this pace; None: nobody can know."""
+    """When it will be done at this pace; None: there is no pace yet."""
     if not seen.total or not seen.done or seen.started is None or seen.reports < ENOUGH_REPORTS:
         return None
     return seen.started + (seen.now - seen.started) * seen.total / seen.done
@@ -202,7 +202,7 @@ def _waiting(seen: RunFacts, at: Clock) -> str:
     if seen.again_at is None:
         return "Waits for its next try."
     if seen.again_at < seen.now:
-        return f"Its next try{which}{',' if which else ''} was due at {at(seen.again_at)}, and nobody has made it."
+        return f"Its next try{which}{',' if which else ''} was due at {at(seen.again_at)} and has not started."
     return f"Tries again at {at(seen.again_at)}{which}."
 
 
@@ -303,7 +303,7 @@ _SENTENCES: dict[str, Callable[[RunFacts, Clock], str]] = {
 
 @value(frozen=True, kw_only=True)
 class Dearer:
-    """A job that has left its level."""
+    """A job that costs more than usual."""
 
     job: str
     factor: float  # of the usual
@@ -326,6 +326,6 @@ def usage(usd: float, within: str, *, dearer: Dearer | None = None) -> Headline:
 
 
 def _text(reported: str) -> str:
-    """One line, printable, and not endless."""
+    """As one printable line of a bounded length."""
     line = printable.printable(reported).strip()
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

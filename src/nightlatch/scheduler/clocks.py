@@ -1,4 +1,4 @@
-"""The clocks of one look after another: have they agreed, and did the machine sleep?"""
+"""This machine's clocks from look to look: do they agree, and has the machine slept?"""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from ..core.slots import AFTER_WAKE, STEADY
 from ..system import clock
 
 _STEP = 5.0  # seconds by which the wall clock may drift from one look to the next
-_SLEPT = 10.0  # seconds that are missing on the clock which stands still in suspend
+_SLEPT = 10.0  # seconds missing on the clock that stops in suspend
 
 
 class Clocks:
-    """The three clocks of this machine; a test has others."""
+    """The three clocks of this machine; tests replace them."""
 
     def now(self) -> float:
         """Suspend-proof."""
@@ -22,12 +22,12 @@ class Clocks:
         return clock.wall()
 
     def awake(self) -> float:
-        """Stands still while the machine sleeps."""
+        """Stops while the machine sleeps."""
         return time.monotonic()
 
 
 class Steadiness:
-    """What a row may be judged by: how long the wall clock has kept pace, and whether the network is up yet."""
+    """Whether the clocks can be trusted: how long the wall clock has kept pace, and if the machine has just woken."""
 
     def __init__(self, clocks: Clocks) -> None:
         self._clocks = clocks
@@ -38,7 +38,7 @@ class Steadiness:
         self.slept: list[tuple[float, float]] = []  # (seconds, until): not noted yet
 
     def look(self) -> None:
-        """At the beginning of every look."""
+        """Call it at the beginning of every look."""
         now, wall, awake = self._read()
         before, wall_before, awake_before = self._last
         passed = now - before

@@ -1,8 +1,7 @@
 """The process that supervisors are forked from: `python -m nightlatch.scheduler.forks FD`.
 
-It has loaded all that a supervisor needs, has opened nothing and has one thread, so that a fork is whole. A run that it
-starts has a session of its own, so that neither the scheduler's end nor this one's disturbs it. It ends with its
-scheduler.
+It has loaded everything that a supervisor needs, but has opened nothing and has one thread, so that a fork is safe.
+Each run gets a new session, and so survives the end of the scheduler and of this process. It ends with its scheduler.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def main(fd: int) -> NoReturn:
             if line not in ready:
                 continue
             if package_stamp() != stamp:
-                # An upgrade: what is asked for is started by the new program, which reads it from the same socket.
+                # An upgrade: the new program reads the order from the same socket, and starts it.
                 os.set_inheritable(fd, True)
                 os.execv(sys.executable, command(fd))  # noqa: S606
             order = receive(line)
@@ -94,7 +93,7 @@ def send(line: socket.socket, message: dict[str, Any]) -> None:
     try:
         line.sendall(len(body).to_bytes(4) + body)
     except OSError:
-        pass  # the other side is gone, which the next read tells
+        pass  # the other side is gone: the next read reports it
 
 
 def receive(line: socket.socket) -> dict[str, Any] | None:
@@ -118,7 +117,7 @@ def _exactly(line: socket.socket, size: int) -> bytes | None:
 
 
 class _Children:
-    """Who has ended, by SIGCHLD through a pipe that a selector can wait for."""
+    """The children that have ended, by SIGCHLD through a pipe that a selector can wait for."""
 
     def __init__(self) -> None:
         self.woken, end = os.pipe()
@@ -156,7 +155,7 @@ def _fork(line: socket.socket, order: dict[str, Any]) -> int:
         line.close()
         _redirect(order["log"])
         os._exit(supervise(order))
-    except BaseException:  # noqa: BLE001  a forked child goes nowhere else
+    except BaseException:  # noqa: BLE001  a forked child must not return
         import traceback
 
         traceback.print_exc()
@@ -174,7 +173,7 @@ def _redirect(log: str) -> None:
 
 
 def supervise(order: dict[str, Any]) -> int:
-    """Run the job that was claimed; the exit code of its run."""
+    """Run the claimed job; returns the exit code of its run."""
     job = unpack(order["job"])
     try:
         verdict = start(job, store=order["store"], claim=order["claim"])

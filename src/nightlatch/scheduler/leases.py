@@ -1,4 +1,4 @@
-"""Who holds the jobs' leases, as one look sees it."""
+"""The holders of the jobs' leases, as one look sees them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ..core.model import Record
     from ..core.protocols import Store
 
-_FEW = 50  # that are read one by one
+_FEW = 50  # leases that are read one by one
 
 
 class JobLeases:
@@ -20,8 +20,8 @@ class JobLeases:
         self._held: dict[str, Record] = {}
 
     def look(self, jobs: Collection[str]) -> None:
-        """At these jobs' leases; all others count as free."""
-        if len(jobs) > _FEW or (jobs and self._store.lists_begun):  # there each read is a request
+        """Read these jobs' leases; all others count as free."""
+        if len(jobs) > _FEW or (jobs and self._store.lists_begun):  # on git, where each read is a request
             wanted = set(jobs)
             found = [record for record in self._store.records() if record.name in wanted]
         else:
@@ -29,7 +29,7 @@ class JobLeases:
         self._held = {record.name: record for record in found if record.grant}
 
     def holder(self, job: str) -> str:
-        """The grant that has the job's lease; "": it is free, or its holder is gone, or its time is over."""
+        """The grant that has the job's lease; "": it is free, its holder is gone, or it has expired."""
         record = self._held.get(job)
         return "" if record is None or self._is_over(record) else record.grant
 

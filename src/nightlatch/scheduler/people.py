@@ -1,5 +1,5 @@
-"""What people do to a job's slots: pause and unpause, skip one, set the row where it goes on from. Each is one move of
-the row, journaled with who made it."""
+"""A person's decisions about a job's slots: pause, unpause, skip one, or set the time from which they count. Each is
+one move of the row, journaled with the person's name."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class JobSlots:
-    """The slots of one job, for a person to decide about."""
+    """The slots of one job, and a person's decisions about them."""
 
     def __init__(self, store: Store, ledger: Ledger, job: str, by: str) -> None:
         self._store, self._ledger, self._job, self._by = store, ledger, job, by
@@ -37,7 +37,7 @@ class JobSlots:
         return row
 
     def unpause(self) -> Row:
-        """It goes on with its next slot: what came due during the pause is skipped."""
+        """Continue with the next slot; slots that came due during the pause are skipped."""
         now = self._store.clock()
 
         def change(row: Row) -> Row:
@@ -50,7 +50,7 @@ class JobSlots:
         return row
 
     def skip(self, slot: float) -> Row:
-        """One slot to come, or one that is due and not claimed yet."""
+        """Skip a future slot, or a due one that is not claimed yet."""
         now = self._store.clock()
 
         def change(row: Row) -> Row:
@@ -71,8 +71,8 @@ class JobSlots:
         return row
 
     def go_on_from(self, time: float) -> Row:
-        """Slots at or after `time` count, whatever the row says: for a row that a wrong clock has moved ahead."""
-        if time > self._store.clock():  # no store moves a row there
+        """Count slots from `time` on, whatever the row says: for a row that a wrong clock has moved ahead."""
+        if time > self._store.clock():  # a store would refuse the move
             pause = advice.command("pause", self._job, "--until", name_of(time).removesuffix("Z"))
             raise UsageError(f"--from {name_of(time)} is to come, and a job goes on from a time that is over. {pause}")
 
@@ -95,7 +95,7 @@ class JobSlots:
         return row
 
     def define(self, mine: str) -> Row:
-        """A definition comes into force, whatever was in force before: a person's word, where machines differ."""
+        """Bring a definition into force, whatever was before: a person decides where machines differ."""
         was: list[str] = []
 
         def change(row: Row) -> Row:

@@ -1,6 +1,6 @@
-"""One look at the jobs' rows: decide what is due, move all rows in one go, start what was claimed.
+"""One look at the jobs' rows: decide what is due, move all rows at once, start what was claimed.
 
-Any number of schedulers look at one store; none leads. Clock, store, ledger and processes are handed in.
+Any number of schedulers work on one store; none leads. Clock, store, ledger and processes are passed in.
 """
 
 from __future__ import annotations
@@ -33,13 +33,11 @@ if TYPE_CHECKING:
     from .clocks import Clocks
     from .scheduled import Scheduled
 
-POLL = 2.0  # seconds: pauses, retries and edits of others count by then
+POLL = 2.0  # seconds until pauses, retries and edits by others are noticed
 ALL = 600.0  # seconds between two looks at all rows: one that a wrong clock has moved ahead is not due
-PASSED = 1000  # slots that a row lists as run before it was set back; beyond them done keys tell
-POLL_CLAIMED, POLL_IDLE = (
-    60.0,
-    300.0,
-)  # where a look costs a request to a remote: while another's claim is open, or none
+PASSED = 1000  # slots that a row lists as run before it was set back; for others there are done keys
+# Where a look is a request to a remote: while another machine's claim is open, and otherwise.
+POLL_CLAIMED, POLL_IDLE = 60.0, 300.0
 
 
 class Scheduler:
@@ -56,22 +54,22 @@ class Scheduler:
         say: Callable[[str], None] = lambda _: None,
         leases: JobLeases | None = None,
     ) -> None:
-        """`start` hands a claimed slot to a supervisor, and does not wait for it."""
+        """`start` gives a claimed slot to a supervisor, without waiting for it."""
         self._store, self._ledger, self._host, self.at_once = store, ledger, host, at_once
         self._clocks, self._new_id, self._start, self._say = clocks, new_id, start, say
         self._leases = leases or JobLeases(store)
         self._steadiness = Steadiness(clocks)
         self._plans = HeldPlans(store, ledger, host)
         self._staged: dict[str, object] = {}  # job → the change of its stage that this ledger has
-        self._apart = store.lists_begun  # each machine has a ledger, and no clock is shared
+        self._apart = store.lists_begun  # each machine has a separate ledger and clock
         self.jobs: Mapping[str, Scheduled] = {}
         self._removed: set[str] = set()  # jobs that have left the file, and whose rows do not say so yet
         self.served: dict[str, str] = {}  # job → the mark of the definition that this machine last served
-        self.shared = True  # may other machines have files of their own?
+        self.shared = True  # may other machines have other files?
         self._unsynced: set[str] = set()
         self._watch = Watch(store.folder, clocks)
         self._struck: set[tuple[str, int]] = set()
-        self._unread: set[str] = set()  # jobs whose rows are beyond this program
+        self._unread: set[str] = set()  # jobs whose rows only a newer program can read
         self._copied: dict[str, str] = {}  # job → the move whose records this ledger has
         self._next: dict[str, float] = {}  # job → when it is worth a look
         self.old: dict[str, str] = {}  # job → the definition in force, where ours is old
@@ -80,15 +78,15 @@ class Scheduler:
         self.short_of_room = False  # something due waits for the end of a run
 
     def serve(self, jobs: Mapping[str, Scheduled], removed: Iterable[str] = ()) -> None:
-        """From now on these jobs are looked at; all of them at the next look. `removed` were in the file before."""
+        """Schedule these jobs from the next look on. `removed` were in the file before."""
         self.jobs = jobs
         self._removed = (self._removed | set(removed)) - jobs.keys()
         self._unsynced = set(jobs)
         self._next = {}
 
     def look(self, *, claims: bool = True) -> float:
-        """Do what is due; returns in how many seconds the next look is worth it. Raises `StoreUnreachable`: then
-        nothing was started, and the slots wait.
+        """Do what is due; returns the seconds until the next look. If it raises `StoreUnreachable`, nothing was
+        started, and the slots wait.
 
         `claims`: False while nothing may be started.
         """
@@ -148,7 +146,7 @@ class Scheduler:
         return found
 
     def _read(self, cursor: Cursor) -> Row | None:
-        """None: a newer program has moved it, and a move of ours would drop what it added. The others go on."""
+        """None: a newer program has moved it, and a move of ours would drop what it added."""
         try:
             return rows.read(cursor)
         except StoreUnreachable as error:
@@ -158,7 +156,7 @@ class Scheduler:
             return None
 
     def _copy(self, found: Iterable[Row]) -> None:
-        """What other machines recorded is in the rows only: their ledgers are their own."""
+        """Copy other machines' records from the rows to this ledger: their ledgers are separate."""
         new = [row for row in found if self._copied.get(row.job) != row.id]
         self._ledger.slots.put((row.job, record) for row in new for record in row.records)
         self._copied |= {row.job: row.id for row in new}
@@ -170,7 +168,7 @@ class Scheduler:
         return self._unsynced - {row.job for row in found} - self._unread if self._unsynced else set()
 
     def _new_row(self, job: Scheduled, now: float) -> Row:
-        """It begins with its next slot."""
+        """A new job begins with its next slot."""
         begin = float(int(now))
         row = Row(
             job=job.job.name, slot=begin, next_due=job.next(begin), schedule=job.text, definition=job.definition,
@@ -180,7 +178,7 @@ class Scheduler:
         return row
 
     def _room(self, found: Iterable[Row]) -> int:
-        """How many runs may be started here: what runs is known by its claim, also after a restart."""
+        """How many runs may be started here. Those at work are known by their claims, also after a restart."""
         return self.at_once - sum(self._takes_room(row) for row in found)
 
     def _takes_room(self, row: Row) -> bool:
@@ -211,7 +209,7 @@ class Scheduler:
         return plan
 
     def _leaving(self, cursors: Iterable[Cursor], now: float) -> list[_Plan]:
-        """Jobs that have left the file: else what is due for them would be overdue for ever."""
+        """Plans for jobs that have left the file, which would be overdue for ever."""
         found = [row for cursor in cursors if cursor.job in self._removed and (row := self._read(cursor))]
         for job in self._removed - {row.job for row in found if row.schedule}:
             self._forget(job)
@@ -225,7 +223,7 @@ class Scheduler:
         self.served.pop(job, None)
 
     def _edited(self, row: Row, job: Scheduled | None, now: float) -> Row:
-        """Another schedule, or none, begins with its next slot; what of the old one was due is skipped."""
+        """The row with another schedule, or none, from its next slot on; due slots of the old one are skipped."""
         begin = max(row.slot, float(int(now)))
         left = due_before(row.schedule, row.slot, now, row.passed)
         record: tuple[SlotRecord, ...] = ()
@@ -276,7 +274,7 @@ class Scheduler:
             return
         if decision.cancel:
             self._cancel(row)
-            row = self._with_word(row)
+            row = self._with_cancel(row)
         self._next[row.job] = decision.look_at
         plan.new = self._changed(row, job, decision, due.following if due and decision.slot == due.newest else 0.0)
 
@@ -298,16 +296,16 @@ class Scheduler:
         return replace(row) if decision.claim else row
 
     def _cancel(self, row: Row) -> None:
-        """Ask the run that is at work to end. Where its ledger is another machine's, the word goes into the row."""
+        """Request a cancel of the running run. Where its ledger is on another machine, see `_with_cancel`."""
         for run in self._ledger.runs(job=row.job, limit=20):
             if run.status in (statuses.RUNNING, statuses.WAITING) and not run.cancel and not run.approved:
                 try:
                     self._ledger.request_cancel(run.id, f"overlap on {self._host}")
                 except RunEnded:
-                    pass  # by itself, meanwhile
+                    pass  # it has ended meanwhile
 
-    def _with_word(self, row: Row) -> Row:
-        """Where each machine has a ledger of its own, the holder finds the word in the row, when it renews."""
+    def _with_cancel(self, row: Row) -> Row:
+        """Where each machine has a separate ledger, the holder finds the request in the row when it renews."""
         claim = row.claim
         if not self._apart or claim is None or not claim.is_open or claim.cancel:
             return row
@@ -316,7 +314,7 @@ class Scheduler:
     # ── clocks ──
 
     def _set_back(self, row: Row, job: Scheduled, now: float) -> Row:
-        """The row was moved by a clock that was ahead. What ran stays, and its slots are passed."""
+        """The row without the moves of a clock that was ahead. Slots that ran stay run."""
         known = [*self._ledger.slots.of(row.job, now), *row.records]
         ran = {record.first for record in known if record.ran and record.first > now}
         if row.claim and row.claim.slot > now:
@@ -329,7 +327,7 @@ class Scheduler:
         )  # fmt: skip
 
     def _strike(self, row: Row) -> None:
-        """What this ledger has of the time that did not count is struck out, before anything else is looked at."""
+        """Strike out this ledger's records of the time that does not count, before anything else is read."""
         assert row.strike
         job = self.jobs[row.job]
         time, era = row.strike
@@ -348,7 +346,7 @@ class Scheduler:
         try:
             won = self._store.advance(sent)
         except StoreUnreachable:
-            won = self._store.advance(sent)  # only the reply may be lost: each finds its own id
+            won = self._store.advance(sent)  # maybe only the reply was lost: then each row has our id
         for (plan, _), mine in zip(moves, won, strict=True):
             job = plan.new.job
             if job in self._removed:
@@ -379,7 +377,7 @@ class Scheduler:
 
 
 class _Plan:
-    """A row, and what it shall become."""
+    """A row, and what it becomes."""
 
     def __init__(self, row: Row | None, new: Row) -> None:
         self.row, self.new = row, new
@@ -391,14 +389,14 @@ class _Plan:
         return self.decision is not None and self.decision.claim is not None
 
     def claim(self, move: str, host: str) -> Claim | None:
-        """That of the row after the move; a new one has the move's id."""
+        """The claim of the row after the move; a new one has the move's id."""
         if self.decision is None or self.decision.claim is None:
             return self.new.claim
         return replace(self.decision.claim, id=move, by=host)
 
     @property
     def waits(self) -> bool:
-        """For room, or for what nobody can foresee."""
+        """Does it wait for room, or for something that has no known time?"""
         return self.decision == Decision()
 
 

@@ -153,14 +153,14 @@ class Server:
         self._served.keep(self._scheduler.jobs)
 
     def _wait(self, seconds: float, woken: int) -> list[tuple[str, int]]:
-        """In slices, until then, or until a run has ended and makes room. Says what ended."""
+        """Wait, in slices, for that long or until a run has ended and makes room. Returns the ended runs."""
         until = clock.now() + seconds
         while not self._stop and (left := until - clock.now()) > 0:
             watched = [fd for fd in (woken, self._starter.fileno()) if fd >= 0]
             ready, _, _ = select.select(watched, [], [], min(left, clock.SLICE))
             if woken in ready:
                 os.read(woken, 4096)
-            ended = self._starter.heard()
+            ended = self._starter.ended()
             for what, code in ended:
                 self._say(self._sentence(what, code))
             if ended:
@@ -168,7 +168,7 @@ class Server:
         return []
 
     def _sentence(self, what: str, code: int) -> str:
-        """What became of a start, as the ledger knows it; the exit code alone does not say that a plan is held."""
+        """What became of a start, from the ledger: the exit code alone does not show that a plan is held."""
         job, _, key = what.partition(" ")
         try:
             run = self._ledger.find(job, key) if key else None
@@ -183,15 +183,15 @@ class Server:
         return f"{what}: {run.status}" + (f", exit code {code}" if code else "")
 
     def _listen(self) -> int:
-        """Signals that ask for the end wake the wait."""
+        """Let termination signals wake the wait."""
         woken, end = os.pipe()
         os.set_blocking(end, False)
         signal.set_wakeup_fd(end, warn_on_full_buffer=False)
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(signum, self._asked)
+            signal.signal(signum, self._on_signal)
         return woken
 
-    def _asked(self, signum: int, _: object) -> None:
+    def _on_signal(self, signum: int, _: object) -> None:
         self._stop = signum
 
 

@@ -1,5 +1,4 @@
-"""What this machine served last: the definition of each job, and the file that it was in. Several files may have jobs
-in one store."""
+"""What this machine served last: the definition of each job, and its file. Several files may have jobs in one store."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ _FILE = "served.json"
 
 class Served:
     def __init__(self, folder: str, file: str = "") -> None:
-        """`folder`: of the store on this machine; `file`: the one that is served."""
+        """`folder`: of the store on this machine; `file`: the served file."""
         self._path, self._file = os.path.join(folder, _FILE), file
         known = self._read()
         self._mine = {job for job, (_, its) in known.items() if its == file}
@@ -25,11 +24,11 @@ class Served:
         self._kept = dict(self.definitions)
 
     def removed(self, jobs: Container[str]) -> set[str]:
-        """Those that were served from this file, and are not among its jobs any more."""
+        """The jobs that were served from this file and are not in it any more."""
         return {job for job in self._mine if job not in jobs}
 
     def keep(self, jobs: Container[str]) -> None:
-        """Write down what is served now; these jobs are this file's."""
+        """Record what is served now; `jobs` are those of this file."""
         if self.definitions == self._kept:
             return
         self._kept = dict(self.definitions)

@@ -1,4 +1,4 @@
-"""The scheduler's side of the forking process: hand it claimed slots, hear of their ends, replace it when it dies."""
+"""The scheduler's side of the forking process: give it claimed slots, collect their ends, replace it when it dies."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Starter:
         self._cold: list[subprocess.Popen[bytes]] = []
 
     def fileno(self) -> int:
-        """Readable when something ended; -1: there is no such process."""
+        """Readable when a supervisor has ended; -1: no forking process."""
         return self._line.fileno() if self._line else -1
 
     def start(self, scheduled: Scheduled, claim: Claim) -> None:
-        """Have a supervisor started. That one is not waited for: the row says what became of the claim."""
+        """Order a supervisor without waiting for it: the row shows what became of the claim."""
         job = scheduled.start(claim)
         order: dict[str, object] = {"job": job.pack(), "claim": claim.id, "store": self._store, "log": self._log}
         what, line = f"{job.name} {job.key}", self._connect()
@@ -46,7 +46,7 @@ class Starter:
         self._order.append((what, clock.now()))
         forks.send(line, order)
 
-    def heard(self) -> list[tuple[str, int]]:
+    def ended(self) -> list[tuple[str, int]]:
         """The supervisors that have ended since, each with its exit code."""
         found: list[tuple[str, int]] = []
         while self._line and select.select([self._line], [], [], 0)[0]:
@@ -72,7 +72,7 @@ class Starter:
         return bool(self._order)
 
     def signal_all(self, signum: int) -> None:
-        """To every supervisor that is known here."""
+        """Send a signal to every supervisor that was started here."""
         for pid in self.running:
             try:
                 os.kill(pid, signum)
@@ -80,7 +80,7 @@ class Starter:
                 pass
 
     def close(self) -> None:
-        """The forking process ends; what it has started goes on."""
+        """End the forking process; the runs that it started go on."""
         self._disconnect()
 
     def preload(self) -> None:
@@ -98,7 +98,7 @@ class Starter:
                     forks.command(theirs.fileno()), pass_fds=[theirs.fileno()], start_new_session=True,
                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 )  # fmt: skip
-            except OSError:  # no memory, no process: a cold start may still find some
+            except OSError:  # no memory or no process left: a cold start may still succeed
                 ours.close()
                 return None
             finally:
@@ -116,7 +116,7 @@ class Starter:
                 self._process.kill()
                 self._process.wait()
         self._line = self._process = None
-        # Their ends are not told any more: the rows tell.
+        # Nobody reports their ends any more: the rows show them.
         self._order.clear()
         self.running.clear()
 

@@ -27,7 +27,7 @@ def resolve(url: str | None) -> str:
     default file."""
     if url is not None:
         checks.text(url, "the store's URL", empty=True)
-    found = url or os.environ.get(ENV) or _of_the_run() or place.store() or default()
+    found = url or os.environ.get(ENV) or of_run() or place.store() or default()
     if found.startswith("via:"):
         from . import via_supervisor
 
@@ -40,8 +40,8 @@ def default() -> str:
     return f"{storage.FILE_URL}{storage.state_folder()}/nightlatch.db"
 
 
-def _of_the_run() -> str:
-    """Inside a run its own store; its supervisor knows the URL, without a password."""
+def of_run() -> str:
+    """Inside a run: the run's store without its password, as the supervisor reports it. "" elsewhere."""
     socket = os.environ.get("NIGHTLATCH_SOCKET")
     if not socket or not os.environ.get("NIGHTLATCH_RUN"):
         return ""

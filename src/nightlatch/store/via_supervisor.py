@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from ..errors import StoreUnreachable
+from ..system import light
 
 PREFIX = "via:"
 
@@ -37,22 +38,22 @@ def grant_for(path: str) -> str:
 
 
 def _answer(path: str) -> dict[str, object]:
-    import json
-    import socket
-
-    with socket.socket(socket.AF_UNIX) as line:
-        try:
-            line.connect(path)
-            line.sendall(json.dumps({"grant": grant_for(path), "do": "store"}).encode() + b"\n")
-            text = b""
-            while not text.endswith(b"\n"):
-                more = line.recv(1 << 16)
-                if not more:
-                    raise ConnectionResetError("it closed the connection")
-                text += more
-        except OSError as error:
-            raise StoreUnreachable(
-                f"the supervisor that knows the store does not answer at {path}: {error}. Name the store: --store URL"
-            ) from error
-    found: dict[str, object] = json.loads(text)
+    sockets = light.sockets
+    line = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
+    try:
+        line.connect(path)
+        line.sendall(light.dumps({"grant": grant_for(path), "do": "store"}).encode() + b"\n")
+        text = b""
+        while not text.endswith(b"\n"):
+            more = line.recv(1 << 16)
+            if not more:
+                raise ConnectionResetError("it closed the connection")
+            text += more
+    except OSError as error:
+        raise StoreUnreachable(
+            f"the supervisor that knows the store does not answer at {path}: {error}. Name the store: --store URL"
+        ) from error
+    finally:
+        line.close()
+    found: dict[str, object] = light.loads(text)
     return found

@@ -1,8 +1,8 @@
-"""Who may look: an unguessable path, codes for one use, and sessions. Kept as private files beside the store, so that
-`nightlatch open` can make a code for a server that another process runs, and a restarted server knows its sessions.
+"""Access to the pages: an unguessable path, codes for one use, and sessions. Kept as private files beside the store, so
+that `nightlatch open` can make a code for a server in another process, and a restarted server knows its sessions.
 
-Cookies know no ports: one for 127.0.0.1 goes to every server that is started there. So the session's cookie is bound to
-a path that nobody can guess, under which all pages are.
+Cookies ignore ports: one for 127.0.0.1 goes to every server on that address. So the session's cookie is bound to an
+unguessable path, under which all pages are.
 """
 
 from __future__ import annotations
@@ -104,10 +104,10 @@ class Access:
         _remove(os.path.join(self._folder, _PORTS, str(port)))
 
     def ports(self) -> list[int]:
-        """That were noted and not forgotten; a server that was killed is gone all the same."""
+        """The noted ports; a server that was killed may be gone from its port."""
         return sorted(int(name) for name in os.listdir(os.path.join(self._folder, _PORTS)) if name.isdecimal())
 
-    # ── files by the hash of their secret: a name that is seen in a listing opens nothing ──
+    # ── files named by the hash of their secret: a listing of the folder opens nothing ──
 
     def _put(self, kind: str, secret: str, facts: dict[str, Any]) -> None:
         durable.replace(self._path(kind, secret), json.dumps(facts).encode())
@@ -121,7 +121,7 @@ class Access:
             return None
 
     def _take(self, kind: str, secret: str) -> dict[str, Any] | None:
-        """Of two that come at once, the one whose removal succeeds has it."""
+        """Read and remove it; of two callers at once, the one that removes the file gets it."""
         found = self._read(kind, secret)
         if found is None:
             return None
@@ -131,7 +131,7 @@ class Access:
         return os.path.join(self._folder, kind, hashlib.sha256(secret.encode()).hexdigest())
 
     def _sweep(self) -> None:
-        """Remove what is over."""
+        """Remove expired codes and sessions."""
         for kind in (_CODES, _SESSIONS):
             for name in os.listdir(os.path.join(self._folder, kind)):
                 path = os.path.join(self._folder, kind, name)

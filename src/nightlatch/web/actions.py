@@ -1,7 +1,7 @@
 """What a person decides on a page: through the same functions as the command line, journaled with a name.
 
-Each form carries what it was drawn from. If that has moved on, nothing is done, and the page says what happened
-meanwhile (409). What cannot be undone is asked once more.
+Each form carries the state that it was drawn from. If that has changed, nothing is done, and the page says what
+happened meanwhile (409). What cannot be undone needs a second confirmation.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _WAIT = 5.0  # seconds for a lease that is held
 
 
 class MovedOn(Exception):
-    """The page was drawn from something that is not so any more."""
+    """The state that the page was drawn from has changed."""
 
 
 @value(frozen=True, kw_only=True)
@@ -85,12 +85,10 @@ class Actions:
             )  # fmt: skip
         try:
             to = await site.read(action.do, form)
-        except MovedOn as moved:
-            return site.message(request, "Nothing was done: it has moved on.", str(moved), status=409, back=back)
+        except (MovedOn, RunEnded) as moved:
+            return site.message(request, "Nothing was done: it has changed since.", str(moved), status=409, back=back)
         except Busy as error:
             return site.message(request, "Nothing was done: it is in use.", str(error), status=409, back=back)
-        except RunEnded as error:
-            return site.message(request, "Nothing was done: it has moved on.", str(error), status=409, back=back)
         except UsageError as error:
             return site.message(request, "Nothing was done.", str(error), status=409, back=back)
         except Error as error:
@@ -114,13 +112,13 @@ class Actions:
         return f"job/{job}"
 
     def _approve(self, reader: StoreReader, form: dict[str, str]) -> str:
-        """The plan that was seen, by its head; then the command line publishes it."""
+        """Approve the plan that was shown, by its head; then the command line publishes it."""
         run = reader.run(form.get("run", ""))
         if run.held is None or run.head != form.get("head"):
             raise MovedOn(_meanwhile(reader, run))
         if run.job not in self._site.configured():
             raise UsageError(f"{run.job} is not a job of the nightlatch.toml that counts here")
-        if not reader.store.lists_begun:  # there the row decides, where the command line takes it over
+        if not reader.store.lists_begun:  # else the job's row decides, when the command line takes the run over
             open_for(reader.url).approve(run.id, run.head, person())
         _start(reader, "approve", run.id, "--yes")
         return f"run/{run.id}"
@@ -135,7 +133,7 @@ class Actions:
 
 
 def person() -> str:
-    """The one who decides, for the journal."""
+    """The person who decides, for the journal."""
     return f"{identity.user()}@{identity.host()}"
 
 
@@ -165,7 +163,7 @@ def _cancel(reader: StoreReader, form: dict[str, str]) -> str:
 def _ask_cancel(form: dict[str, str]) -> tuple[str, str, str]:
     return (
         f"Cancel run {form.get('run', '')}?",
-        "What it is doing is ended, after its grace time. The key is not done: the next start makes another attempt.",
+        "It is ended, after its grace time. Its key is not done: the next start makes another attempt.",
         "Cancel the run",
     )
 
@@ -262,16 +260,16 @@ def _unpause(reader: StoreReader, form: dict[str, str]) -> str:
 
 
 def _usual(reader: StoreReader, form: dict[str, str]) -> str:
-    """The new level of a job is the usual one."""
+    """Accept the new level of a job as the usual one."""
     job, what, run = form.get("job", ""), form.get("what", ""), form.get("run", "")
     if not any(one.what == what and one.shift.first.run == run for one in job_changes(reader, job).current):
-        raise MovedOn(f"What {job} takes has changed since the page was drawn, or is called usual already.")
+        raise MovedOn(f"What {job} uses has changed since the page was drawn, or the new level was accepted already.")
     open_for(reader.url).note(job, kinds.USUAL, what=what, by=person(), run=run)
     return "usage"
 
 
 def _start(reader: StoreReader, *typed: str) -> None:
-    """Start the command line in a session of its own: it outlives the pages, as from a shell."""
+    """Start the command line in a new session, so that it outlives the pages."""
     subprocess.Popen(
         **_command(reader, *typed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
@@ -280,5 +278,5 @@ def _start(reader: StoreReader, *typed: str) -> None:
 def _command(reader: StoreReader, *typed: str) -> dict[str, Any]:
     config = place.find()
     words_of = [sys.executable, "-m", "nightlatch", *(["--config", config] if config else []), *typed]
-    env = {**os.environ, stores.ENV: reader.url}  # not as an argument, which everybody sees: it may hold a password
+    env = {**os.environ, stores.ENV: reader.url}  # not as an argument, which other users see: it may hold a password
     return {"args": words_of, "cwd": os.path.dirname(config) or None, "stdin": subprocess.DEVNULL, "env": env}

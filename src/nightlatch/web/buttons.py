@@ -1,4 +1,4 @@
-"""What a person may do about something, as buttons: each a form that carries what it was drawn from (rule 59)."""
+"""A person's choices, as buttons: each is a form that carries the state it was drawn from (rule 59)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..observe.open_decisions import OpenDecision
     from ..observe.reader import StoreReader
 
-GO, STOP = "go", "stop"  # the prominent one; the one that ends something
+GO, STOP = "go", "stop"  # prominent; ends something
 
 
 @value(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Button:
 
 
 def of_run(reader: StoreReader, run: RunRow, status: str) -> list[Button]:
-    """The likeliest first. What cannot be undone is never the prominent one."""
+    """The likeliest first. What cannot be undone is never prominent."""
     about = (("run", run.id), ("seen", seen(run)))
 
     def button(label: str, action: str, kind: str = "", **more: str) -> Button:

@@ -21,7 +21,7 @@ _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close
 
 
 class OpenConnections:
-    """All of one server."""
+    """The open connections of one server."""
 
     def __init__(self, inner: Callable[[], asyncio.Protocol], most: int = MOST) -> None:
         self._inner, self._most = inner, most
@@ -47,7 +47,7 @@ class OpenConnections:
 
 
 class Bounded(asyncio.Protocol):
-    """One connection in front of aiohttp's protocol, which it passes everything on to."""
+    """One connection, in front of aiohttp's protocol, to which it passes everything on."""
 
     def __init__(self, all_of_them: OpenConnections, inner: asyncio.Protocol) -> None:
         self._all, self._inner = all_of_them, inner
@@ -73,18 +73,18 @@ class Bounded(asyncio.Protocol):
                 self._transport.close()
                 return
             if end >= 0:
-                self.heard()
+                self.header_arrived()
         self._inner.data_received(data)
 
-    def heard(self) -> None:
-        """A whole header is there; from now on the request has its own deadlines."""
+    def header_arrived(self) -> None:
+        """A whole header has arrived; from now on the request has its own deadlines."""
         self.silent, self._seen = False, b""
         if self._timer:
             self._timer.cancel()
             self._timer = None
 
     def next_request(self) -> None:
-        """The reply is sent: the next header counts anew. How long a connection may be idle is aiohttp's."""
+        """The reply is sent: wait for the next header. aiohttp limits how long a connection may be idle."""
         self.silent = True
 
     def abort(self) -> None:
@@ -93,7 +93,7 @@ class Bounded(asyncio.Protocol):
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.heard()
+        self.header_arrived()
         if self._transport:
             self._all.drop(self._transport)
         self._inner.connection_lost(exc)

@@ -19,12 +19,12 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
 def shown(value: object) -> object:
-    """What every `{{ }}` passes: a text from elsewhere may hold control, bidi and zero-width characters."""
+    """Applied to every `{{ }}`: reported text may have control, bidi and zero-width characters."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def twin(command: str) -> Markup:
-    """The same in a shell, copied by a click."""
+    """The same command in a shell, copied by a click."""
     return Markup(
         '<button type="button" class="twin" data-command="{0}" title="Copy: the same in a shell">'
         "<span>{0}</span></button>"
@@ -53,14 +53,14 @@ def environment() -> Environment:
 
 
 def moment(calendar: Calendar, at: float, text: str = "") -> Markup:
-    """A time on the wall, with the exact one behind it."""
+    """A clock time, with the exact moment as its title."""
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
         calendar.iso(at), calendar.exact(at), text or calendar.clock(at)
     )
 
 
 def story_line(text: str) -> Markup:
-    """A sentence of what happened, its first words standing out: what a reader looks for."""
+    """A sentence of what happened, its first words in bold."""
     shown = words.with_short_tokens(words.short(text, 600))
     first, _, rest = shown.partition(" ")
     for word in rest.split(" ")[: 2 if first == "To" else 1]:
@@ -75,5 +75,5 @@ def _lines(text: str) -> Markup:
 
 
 def _verbatim(text: str) -> Markup:
-    """A form's hidden value, byte for byte: what comes back must name the same thing."""
+    """A form's hidden value, byte for byte: it must come back unchanged."""
     return Markup("{}").format(text)

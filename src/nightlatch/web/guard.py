@@ -1,5 +1,5 @@
-"""What every request passes: the host it names, the path that nobody can guess, the session, and for a decision the
-token of its form and the origin it comes from. And the headers that every reply has."""
+"""Checks of every request: its host, the unguessable path, the session, and for a decision the form's token and origin.
+And the headers of every reply."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Guard:
 
     @property
     def secure_hosts(self) -> set[str]:
-        """Names that a proxy shows by https."""
+        """Names under which a proxy serves the pages by https."""
         return {urlsplit(self._url).netloc} if self._url else set()
 
     def may_change(self, session: Session) -> bool:
@@ -96,8 +96,8 @@ class Guard:
         return _with_headers(response)
 
     def _session(self, request: web.Request) -> Session | None:
-        """Of the first cookie of our name that is one: a server at another port may have set the same name for every
-        path, and then a browser sends both, ours first."""
+        """By the first valid cookie of our name: a server at another port may have set the same name for every path,
+        and then a browser sends both, ours first."""
         for part in request.headers.get("Cookie", "").split(";"):
             name, _, token = part.strip().partition("=")
             if name == COOKIE and (session := self._access.session(token)):
@@ -105,7 +105,7 @@ class Guard:
         return None
 
     def _check_host(self, request: web.Request) -> None:
-        absolute = not request.raw_path.startswith("/")  # it would name a host of its own
+        absolute = not request.raw_path.startswith("/")  # an absolute URL names another host
         if absolute or request.headers.get("Host", "").lower() not in self.hosts:
             raise web.HTTPMisdirectedRequest(
                 text="This is not a name of these pages. Open them with: nightlatch open\n"
@@ -142,7 +142,7 @@ class Guard:
 
 
 def at_own_port(port: int) -> Any:
-    """For the port that shows nothing but the metrics, and needs no token: the host it names must be loopback."""
+    """For the port that serves only the metrics, without a token: the request must name a loopback host."""
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -161,6 +161,6 @@ def _with_headers(response: web.StreamResponse) -> web.StreamResponse:
 
 
 def _is_open(request: web.Request) -> bool:
-    """A code, and what the pages are drawn with: neither needs a session."""
+    """May it be read without a session? A code and the static files may."""
     parts = request.path.lstrip("/").split("/")
     return request.method == "GET" and len(parts) == 3 and parts[1] in ("open", "static")

@@ -1,16 +1,14 @@
-"""Job: how it went, its slots, what speaks for its promotion, its definition, and what people decided."""
+"""Job: its runs, its slots, the evidence for its promotion, its definitions, and what people decided."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..config import place
-from ..config.load import load
 from ..core import advice, statuses
 from ..core import stage as stages
 from ..core.row import NEVER
 from ..core.schedule import name_of
-from ..errors import BadConfig, UsageError
+from ..errors import UsageError
 from ..observe import evidence, slots, verdict
 from ..observe.changes import job_changes
 from ..observe.figures import times
@@ -20,6 +18,7 @@ from ..system import clock
 from . import svg, words
 from .buttons import GO, Button
 from .jobs import RUNS, schedule_of
+from .site import configured_jobs
 
 if TYPE_CHECKING:
     from ..core.job import Job
@@ -45,7 +44,7 @@ def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:
     top, paid = max((one.elapsed for one in strip), default=0.0) or 1.0, [one.amounts.usd for one in strip]
     change = next((one for one in changes.current if one.what == "usd" and one.shift.factor > 1), None)
     dear = [index for index, one in enumerate(strip) if change and one.at >= change.shift.first.at]
-    job = configured(name)
+    job = configured_jobs().get(name)
     stage = stages.of(row, job.stage if job else "")
     return {
         "name": name,
@@ -71,15 +70,6 @@ def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:
         "definitions": [row.definition, *row.before][:8] if row and row.definition else [],
         "current": [one for one in changes.current if one.what == "usd"],
     }
-
-
-def configured(name: str) -> Job | None:
-    """As the nightlatch.toml that counts here has it."""
-    try:
-        file = place.find()
-        return load(file).jobs.get(name) if file else None
-    except BadConfig:
-        return None
 
 
 def _dearer(changes: JobChanges, calendar: Calendar) -> verdict.Dearer | None:

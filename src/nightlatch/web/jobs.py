@@ -32,7 +32,7 @@ _KEPT = 60.0  # seconds
 
 @value(frozen=True, kw_only=True)
 class KnownJob:
-    """What the order and the sentence need of every job."""
+    """The facts of a job for the order and the sentence."""
 
     name: str
     stage: str
@@ -52,7 +52,7 @@ class JobRow:
 
 
 def page(reader: StoreReader, order: str, after: str = "") -> dict[str, Any]:
-    """A hundred jobs, after the one of that name in this order."""
+    """The hundred jobs after `after` in this order."""
     history = reader.ledger.history
     rows = {row.job: row for row in all_rows(reader)}
     today = date.fromisoformat(history.day(clock.wall()))
@@ -84,7 +84,7 @@ def page(reader: StoreReader, order: str, after: str = "") -> dict[str, Any]:
 
 
 def sentence(found: list[KnownJob]) -> tuple[list[tuple[str, str]], str]:
-    """9 run unattended, 2 are supervised, 1 is paused: the parts, each with its colour; and what did not go well."""
+    """9 run unattended, 2 are supervised, 1 is paused: the parts with their colours; and the jobs that failed last."""
     if not found:
         return [("There are no jobs yet", "")], ""
     paused = [one for one in found if one.paused]
@@ -102,7 +102,7 @@ def sentence(found: list[KnownJob]) -> tuple[list[tuple[str, str]], str]:
         parts.append((f"{count(len(paused))} {'is' if len(paused) == 1 else 'are'} paused", ""))
     bad = [one.name for one in found if one.look[1] in (words.BAD, words.DOUBT)]
     second = (
-        f"{len(bad)} of them did not end well last time: {', '.join(bad[:5])}{' …' if len(bad) > 5 else ''}."
+        f"{len(bad)} of them did not succeed last time: {', '.join(bad[:5])}{' …' if len(bad) > 5 else ''}."
         if bad
         else ""
     )
@@ -112,7 +112,7 @@ def sentence(found: list[KnownJob]) -> tuple[list[tuple[str, str]], str]:
 def _known(reader: StoreReader, name: str, row: Row | None, usd: float) -> KnownJob | None:
     newest = reader.ledger.newest(name)
     if newest is None and row is None:
-        return None  # the chain of effects that belong to no job
+        return None  # not a job: the chain of effects outside of jobs
     look = words.look_of(newest, reader.status(newest)) if newest else ("dot", words.IDLE, "never ran")
     return KnownJob(
         name=name,
@@ -145,11 +145,11 @@ def schedule_of(row: Row | None, ledger_zone: str = "UTC") -> str:
         return "started by hand or by cron"
     *parts, zone = row.schedule.split("\n")
     elsewhere = f" ({zone})" if zone and zone.removeprefix("Etc/") != ledger_zone.removeprefix("Etc/") else ""
-    return f"{', '.join(map(_spoken, parts))}{elsewhere}"
+    return f"{', '.join(map(_in_words, parts))}{elsewhere}"
 
 
-def _spoken(schedule: str) -> str:
-    """02:00 every day; what is not as simple stays as it is written."""
+def _in_words(schedule: str) -> str:
+    """02:00 every day; a less simple schedule stays as it is written."""
     match schedule.split():
         case [minute, hour, "*", "*", days] if minute.isdecimal() and hour.isdecimal() and days in _DAYS:
             return f"{int(hour):02}:{int(minute):02}{_DAYS[days]}"

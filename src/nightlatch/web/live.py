@@ -1,4 +1,4 @@
-"""A run's page as it happens: output by server-sent events, resumed at the byte, and a word when the rest changed."""
+"""A run's page, live: output by server-sent events, resumed at the byte, and an event when the rest of it changed."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 STREAMS = 40  # at once
 _LOOK_EVERY = 0.5  # seconds
 _LOOK_AT_QUIET = 1.5
-_QUIET = 2.0  # seconds without news, after which it is looked at less often
-_BEAT = 15.0  # seconds without news before a word that the stream lives
-PATIENCE = 30.0  # seconds for somebody who does not read what is sent
-_AGAIN = 2000  # ms that a browser waits before it comes back
+_QUIET = 2.0  # seconds without news, after which the run is read less often
+_BEAT = 15.0  # seconds without news before a heartbeat
+PATIENCE = 30.0  # seconds for a client that does not read
+_AGAIN = 2000  # ms before a browser reconnects
 
 
 async def send(response: web.StreamResponse, data: bytes) -> None:
-    """`TimeoutError`: nobody reads it."""
+    """Raises `TimeoutError` if the client does not read."""
     async with asyncio.timeout(PATIENCE):
         await response.write(data)
 
 
 def let_go(request: web.Request) -> web.StreamResponse:
-    """Close a connection that nobody reads from, with what is still to be sent."""
+    """Abort the connection of a client that does not read; what was not sent is dropped."""
     if request.transport:
         request.transport.abort()
     return web.Response()
@@ -88,7 +88,7 @@ class Live:
 
 def _news(reader: StoreReader, run_id: str, place: str) -> tuple[str, str, str, bool]:
     """(events, the place after them, what the rest of the page depends on, whether the run is over)"""
-    run = reader.run(run_id)  # before the output: what was printed before its end is read after it
+    run = reader.run(run_id)  # before the output, so that nothing printed before the end is missed
     lines, where, lost = output.added(output.folder_of(reader, run.id), place)
     text = ""
     if lines or lost:

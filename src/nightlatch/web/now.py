@@ -1,4 +1,4 @@
-"""Now: the verdict, four figures, what needs a person, the night, what runs, and what comes next."""
+"""Now: the verdict, four figures, what needs a person, the night, what is running, and what comes next."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..core.schedule import name_of
 from ..core.value import value
 from ..errors import StoreUnreachable
 from ..ledger import kinds
-from ..observe import nightly, run_facts, verdict
+from ..observe import nightly, run_facts, run_views, verdict
 from ..observe.figures import count, money
 from ..observe.overview import last_night
 from ..system import clock
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 NIGHTS = 14
 _ASKS = 30  # rows of what needs a person
-TONES = {verdict.CALM: "ok", verdict.DECIDE: "wait", verdict.ALARM: ""}
 
 
 @value(frozen=True, kw_only=True)
@@ -64,7 +63,7 @@ class Figure:
 def page(
     reader: StoreReader, calendar: Calendar, base: str, configured: set[str], audit: AuditResult | None = None
 ) -> dict[str, Any]:
-    """`audit`: of the journal, as a person last had it verified."""
+    """`audit`: the last verification of the journal that a person started."""
     now = clock.wall()
     seen = last_night(reader)
     since = seen.since or 0.0
@@ -78,10 +77,10 @@ def page(
     return {
         "headline": headline,
         "audit": audit,
-        "reasons": words.spoken(headline.reasons, facts.risen, f"{base}job/{quote(facts.risen)}"),
+        "reasons": words.with_link(headline.reasons, facts.risen, f"{base}job/{quote(facts.risen)}"),
         "first": first,
         "second": second,
-        "tone": TONES[headline.tone],
+        "tone": words.TONES[headline.tone],
         "since": since,
         "now": now,
         "figures": figures(reader, calendar, facts, now, audit),
@@ -109,7 +108,7 @@ def needs_you(reader: StoreReader, seen: Overview, configured: set[str], calenda
 
 def _of_run(reader: StoreReader, one: RunView) -> AttentionRow:
     run = one.run
-    said = run_facts.run_verdict(reader, run, one.status)
+    headline = run_facts.run_verdict(reader, run, one.status)
     offered = buttons.of_run(reader, run, one.status)
     last = run_facts.last_line(reader, run)
     return AttentionRow(
@@ -117,8 +116,8 @@ def _of_run(reader: StoreReader, one: RunView) -> AttentionRow:
         title=run.job,
         href=f"run/{run.id}",
         at=run.changed,
-        sentence=said.sentence,
-        last_line="" if words.short(last, 60).rstrip("…") in said.sentence else last,
+        sentence=headline.sentence,
+        last_line="" if words.short(last, 60).rstrip("…") in headline.sentence else last,
         twin=_twin(reader, one, offered),
         buttons=(
             *offered,
@@ -130,15 +129,13 @@ def _of_run(reader: StoreReader, one: RunView) -> AttentionRow:
 
 
 def _twin(reader: StoreReader, one: RunView, offered: list[Button]) -> str:
-    """The first button in a shell, with as much of the id as tells it from the others."""
+    """The command of the first button."""
     verb = {"retry": "retry", "approve": "approve", "resolve": "resolve"}.get(offered[0].action) if offered else None
-    typed = advice.to(verb, one.run.id) if verb else one.next
-    short = reader.ledger.history.short(one.run.id)
-    return advice.text(advice.to(*(short if word == one.run.id else word for word in typed.words)))
+    return run_views.short_command(reader, one.run.id, advice.to(verb, one.run.id) if verb else one.next)
 
 
 def _of_agent(one: AgentView) -> AttentionRow:
-    """At work at a vendor, and nobody watches it."""
+    """At work at a vendor, unwatched."""
     return AttentionRow(
         look=words.look(statuses.NEEDS_ATTENTION),
         title=one.row.job,
@@ -158,7 +155,7 @@ def _of_decision(one: OpenDecision) -> AttentionRow:
         href="",
         at=one.changed,
         sentence=f"{one.title[:1].upper()}{one.title[1:]}: {one.note or 'nobody knows whether it was done'}. "
-        "It is not done again unasked.",
+        "It is not repeated unless you decide so.",
         twin=advice.text(one.resolve("done")),
         buttons=tuple(buttons.of_decision(one)),
     )
@@ -171,8 +168,8 @@ def _of_slot(row: Row, configured: set[str], calendar: Calendar) -> AttentionRow
         title=row.job,
         href=f"job/{row.job}",
         at=row.next_due,
-        sentence=f"Due at {calendar.clock(row.next_due)} and started nowhere. A machine that may run it, and on which "
-        "nightlatch serve is up, starts it by itself.",
+        sentence=f"Due at {calendar.clock(row.next_due)} and started on no machine. `nightlatch serve` starts it, on "
+        "any machine that may run it.",
         twin=advice.command("run", row.job, "--slot", slot),
         buttons=tuple(buttons.of_slot(row, slot, configured=row.job in configured)),
     )
@@ -209,7 +206,7 @@ def all_rows(reader: StoreReader) -> list[Row]:
 
 
 def split(sentence: str) -> tuple[str, str]:
-    """What ran, and what needs a person: the second half carries the colour."""
+    """What ran, and what needs a person; the second is coloured."""
     head, dot, rest = sentence.partition(". ")
     return (f"{head}.", rest) if dot else (sentence, "")
 
@@ -217,7 +214,7 @@ def split(sentence: str) -> tuple[str, str]:
 def figures(
     reader: StoreReader, calendar: Calendar, facts: verdict.Night, now: float, audit: AuditResult | None
 ) -> list[Figure]:
-    """Each against its own last fourteen nights."""
+    """Each beside its last fourteen nights."""
     history = reader.ledger.history
     today = date.fromisoformat(history.day(now))
     days = [(today - timedelta(days=back)).isoformat() for back in reversed(range(NIGHTS))]
@@ -268,7 +265,7 @@ def _of_slots(facts: verdict.Night) -> str:
 
 
 def _journal(reader: StoreReader, audit: AuditResult | None) -> Figure:
-    """What is known of it: nothing is called whole that nobody has read."""
+    """The journal: called whole only if it was verified."""
     if audit is not None:
         read = f"{count(audit.entries)} entries in {count(audit.chains)} chains"
         return Figure(

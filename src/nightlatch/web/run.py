@@ -1,4 +1,4 @@
-"""Run: the verdict, its bounds, a waterfall, what happened in sentences, against the run before, and its output."""
+"""Run: the verdict, its bounds, a waterfall, what happened, what changed since the run before, and its output."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..core import stage as stages
 from ..core.printable import printable
 from ..core.value import value
 from ..ledger import kinds
-from ..observe import changes, plans, run_facts, verdict
+from ..observe import changes, plans, run_facts, run_views, verdict
 from ..observe.details import details
 from ..observe.figures import about, count, money, times
 from ..observe.timeline import timeline
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 _DEAR = 1.5  # times the usual
 _DIFF = 60_000  # characters of a diff that are shown
-_STORY = 60  # sentences; the rest behind a link
-TONES = {verdict.CALM: "ok", verdict.DECIDE: "wait", verdict.ALARM: ""}
+_STORY = 60  # sentences; a link leads to the others
 _LOUD = {
     kinds.LOST: ("lost", "bad"),
     kinds.REFUSED: ("shield", ""),
@@ -82,7 +81,7 @@ def page(
     facts = run_facts.run_facts(reader, run, seen.status)
     headline = verdict.run(facts, calendar.clock)
     story = _story(seen, whole_story)
-    tone = "run" if seen.status == statuses.RUNNING else TONES[headline.tone]
+    tone = "run" if seen.status == statuses.RUNNING else words.TONES[headline.tone]
     folder = output.folder_of(reader, run.id)
     elsewhere = bool(run.host) and run.host != identity.host() and not output.end(folder, 1).total
     found, more_found = output.find(folder, find) if find else ([], False)
@@ -117,7 +116,7 @@ def page(
 
 
 def _plan(reader: StoreReader, run: RunRow) -> list[dict[str, str]]:
-    """What would land where, effect by effect, with all that it changes."""
+    """What would land where, write by write, with its diff."""
     if run.held is None:
         return []
     found = []
@@ -135,10 +134,9 @@ def safe_text(text: str) -> str:
 
 
 def _twin(reader: StoreReader, run: RunRow, seen: Details) -> str:
-    """What is done about it most likely, in a shell; with as much of the id as tells it from the others."""
+    """The likeliest command about it."""
     typed = next((one for one in seen.choices if one.words[0] != "logs"), None) or advice.to("show", run.id)
-    short = reader.ledger.history.short(run.id)
-    return advice.text(advice.to(*(short if word == run.id else word for word in typed.words)))
+    return run_views.short_command(reader, run.id, typed)
 
 
 def _more(reader: StoreReader, seen: Details, facts: RunFacts, calendar: Calendar) -> str:
@@ -149,18 +147,14 @@ def _more(reader: StoreReader, seen: Details, facts: RunFacts, calendar: Calenda
         passed = facts.now - facts.started
         parts.append(f"On {run.host or 'this machine'} for {about(passed)}{_left(facts, passed)}.")
         if run.cancel:
-            parts.append(f"{run.cancel} asked for its end.")
+            parts.append(f"{run.cancel} requested a cancel.")
     parts += _took_over(seen, facts, calendar)
     if refused := seen.refusals:
         host = next(
             (one.holder.host for one in seen.attempts if str(one.attempt) == refused[-1].facts.get("attempt")), ""
         )
         when = calendar.clock(refused[-1].at)
-        late = (
-            f"A write of {host} at {when}"
-            if len(refused) == 1 and host
-            else f"The last write that came late, at {when},"
-        )
+        late = f"A late write by {host} at {when}" if len(refused) == 1 and host else f"The last late write, at {when},"
         parts.append(f"{late} was refused; nothing landed twice.")
     usual_usd = usual(reader, run.job)[1]
     if run.ended is not None and usual_usd and run.usage.usd >= _DEAR * usual_usd:
@@ -242,7 +236,7 @@ def _sheet(reader: StoreReader, calendar: Calendar, seen: Details, facts: RunFac
 
 
 def _slot(calendar: Calendar, run: RunRow) -> str:
-    """The slot in the ledger's zone, if it is one time."""
+    """The slot in the ledger's zone, if it is a single time."""
     try:
         return f"{calendar.clock(datetime.fromisoformat(run.slot).timestamp())} {calendar.name}" if run.slot else ""
     except ValueError:
@@ -250,7 +244,7 @@ def _slot(calendar: Calendar, run: RunRow) -> str:
 
 
 def _dear(run: RunRow, usual_usd: float, budget: float | None) -> Any:
-    """What it cost against the usual, if it cost much more."""
+    """A meter of the cost beside the usual, if it cost much more."""
     if not usual_usd or not budget or run.usage.usd < _DEAR * usual_usd:
         return ""
     label = f"{money(run.usage.usd)} of {money(budget)}, usually {money(usual_usd)}"
@@ -258,7 +252,7 @@ def _dear(run: RunRow, usual_usd: float, budget: float | None) -> Any:
 
 
 def _lease(reader: StoreReader, seen: Details) -> Fact:
-    """Of what runs: by whom, with which token, and how long the lease is good without being renewed."""
+    """Of a running run: its holder, its token, and how long the lease lasts without another renewal."""
     run, record = seen.run, reader.store.read(seen.run.job)
     left = record.left if record and record.grant == run.grant else None
     meter: Any = ""
@@ -307,7 +301,7 @@ def _shape(entry: Entry) -> tuple[str, str]:
 
 
 def _against(reader: StoreReader, run: RunRow) -> dict[str, Any] | None:
-    """What went in, beside what went into the last run that succeeded before it."""
+    """Its inputs beside those of the last run that succeeded before it."""
     if not run.attempt:
         return None
     series = reader.ledger.history.series(run.job, most=60)
@@ -348,5 +342,5 @@ def _fact(name: str, text: str) -> str:
 
 
 def current(reader: StoreReader, run: RunRow) -> str:
-    """What the live part of the page depends on: if it is another one, the page is drawn again."""
+    """The facts that the live part of the page shows: when they change, the page is drawn again."""
     return f"{run.status} {run.attempt} {run.seq} {run.done} {run.usage.usd:.6f} {run.cancel} {reader.status(run)}"

@@ -1,4 +1,4 @@
-"""What runs: time, progress and spend against their bounds, and where they end at this pace."""
+"""Running runs: time, progress and cost beside their bounds, and where they end at this pace."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def running(reader: StoreReader, one: RunView, calendar: Calendar) -> Running:
 
 
 def gauges(facts: RunFacts) -> list[Gauge]:
-    """Time, progress and money, each against its bound; of one that has ended, where it ended."""
+    """Time, progress and money, each beside its bound; of an ended run its last figures."""
     end = verdict.expected_end(facts) if facts.ended is None else None
     passed = max((facts.now if facts.ended is None else facts.ended) - (facts.started or facts.now), 0.0)
     over = "" if facts.ended is None else "bad" if facts.status in statuses.FAILURES else "ok"

@@ -1,4 +1,4 @@
-"""`/metrics`, for Prometheus: under the session's path, with a bearer token, or at a port of its own on loopback."""
+"""`/metrics`, for Prometheus: under the session's path, with a bearer token, or at a separate port on loopback."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from aiohttp import web
 
 from ..errors import StoreUnreachable, UsageError
 from .guard import METRICS
+from .site import configured_jobs
 
 if TYPE_CHECKING:
     from ..observe.reader import StoreReader
@@ -24,7 +25,7 @@ class Scraping:
         return [web.get(METRICS, self.show), web.get(f"/{{prefix}}{METRICS}", self.show)]
 
     def alone(self) -> list[web.RouteDef]:
-        """All that there is at the port of its own."""
+        """The only route of the separate port."""
         return [web.get(METRICS, self.show)]
 
     async def show(self, request: web.Request) -> web.Response:
@@ -38,4 +39,4 @@ class Scraping:
     def _text(self, reader: StoreReader) -> bytes:
         from ..observe import metrics  # it needs an extra, which the pages do not
 
-        return metrics.text(reader, self._site.jobs())
+        return metrics.text(reader, configured_jobs())

@@ -64,7 +64,7 @@ class PagesServer:
         started = [(runner, server), *(await self._metrics(site, say) if self._metrics_port else [])]
         ready(guard.port)
         try:
-            await _asked_to_end(child)
+            await _end_requested(child)
         finally:
             self.access.forget_port(guard.port)
             for runner, server in started:
@@ -106,7 +106,7 @@ async def _served(
 
 
 def routes(site: Site, *, read_only: bool) -> list[web.RouteDef]:
-    """With `read_only` there is no route that changes anything."""
+    """With `read_only`, without the routes that change anything."""
     found = [*Pages(site).routes(), *Live(site).routes(), *Scraping(site).routes()]
     return found if read_only else [*found, *Actions(site).routes()]
 
@@ -129,7 +129,7 @@ def bound(port: int, following: int = _NEXT) -> socket.socket:
     raise UsageError(f"ports {port} to {port + following} are all taken: name another one with --port")
 
 
-async def _asked_to_end(child: bool) -> None:
+async def _end_requested(child: bool) -> None:
     loop, end = asyncio.get_running_loop(), asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(signum, end.set)

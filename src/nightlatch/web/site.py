@@ -1,4 +1,4 @@
-"""What every page is drawn with: the reader of this thread, the templates, and what the frame around a page says."""
+"""What every page needs: a reader for each thread, the templates, and the frame around the page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from . import draw
 from .words import Calendar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from markupsafe import Markup
 
@@ -44,7 +44,7 @@ THREADS = 4
 
 
 class Frame:
-    """What the templates know as `site`."""
+    """`site` in the templates."""
 
     pages = PAGES
 
@@ -77,7 +77,7 @@ class Site:
         return f"/{self.access.prefix}/"
 
     async def read(self, look: Callable[..., T], *words: Any, **named: Any) -> T:
-        """`look(reader, …)` in a thread: the event loop reads no database."""
+        """Call `look(reader, …)` in a thread: the event loop must not wait for a database."""
         return await self.work(lambda: look(self._reader(), *words, **named))
 
     async def work(self, do: Callable[[], T]) -> T:
@@ -100,7 +100,7 @@ class Site:
 
     @web.middleware
     async def explained(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        """An error as a page that says what is wrong."""
+        """Show an error as a page that says what is wrong."""
         try:
             response: web.StreamResponse = await handler(request)
             return response
@@ -118,21 +118,14 @@ class Site:
             return self.message(request, "That cannot be shown.", str(error), status=404, back=self.base)
         except (web.HTTPException, OSError, RuntimeError):
             raise  # replies, and connections that are gone
-        except Exception:  # noqa: BLE001 - a page that cannot be drawn is a page that says so
+        except Exception:  # noqa: BLE001 - show a page that says so
             traceback.print_exc()
             text = "The reason is in the log of the process that draws these pages."
             return self.message(request, "This page could not be drawn.", text, status=500, back=self.base)
 
     def configured(self) -> set[str]:
-        """The jobs of the nightlatch.toml that counts here: they can be started from a page."""
-        return set(self.jobs())
-
-    def jobs(self) -> Mapping[str, Job]:
-        try:
-            file = place.find()
-            return load(file).jobs if file else {}
-        except BadConfig:
-            return {}
+        """The jobs of the nightlatch.toml that applies here: they can be started from a page."""
+        return set(configured_jobs())
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -145,6 +138,15 @@ class Site:
             self.calendar = Calendar(found.ledger.history.zone)
         found.look_again()
         return found
+
+
+def configured_jobs() -> dict[str, Job]:
+    """The jobs of the nightlatch.toml that applies here; {} if there is none, or it has mistakes."""
+    try:
+        file = place.find()
+        return load(file).jobs if file else {}
+    except BadConfig:
+        return {}
 
 
 def _nothing() -> dict[str, Any]:

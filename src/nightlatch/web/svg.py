@@ -38,7 +38,7 @@ def meter(part: float, kind: str = "", pace: float | None = None, label: str = "
 
 
 def spark(values: Sequence[float], *, over: Iterable[int] = (), label: str = "") -> Markup:
-    """A bar for each value; the last one stands out, or those in `over`."""
+    """A bar for each value; the last one, or those in `over`, are highlighted."""
     if not values:
         return Markup("")
     top, width, marked = max(values) or 1, 100 / len(values), set(over)

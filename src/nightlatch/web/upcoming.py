@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _DAY = 86400.0
 _SHOWN = 12
 _KEPT = 300.0  # seconds: what is usual does not change with one run
-_RUNS = 20  # that the usual is made of
+_RUNS = 20  # from which the usual is computed
 
 
 @value(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ def upcoming(reader: StoreReader, jobs: Sequence[Row], now: float) -> Upcoming:
 
 
 def usual(reader: StoreReader, job: str) -> tuple[float, float]:
-    """(seconds, usd) of the middle one of a job's last runs that went well."""
+    """The medians (seconds, usd) of a job's last runs that succeeded."""
     return reader.kept(("usual", job), _KEPT, lambda: _usual(reader, job))
 
 

@@ -1,4 +1,4 @@
-"""How a status looks, the same on every page: a word, a shape and a colour; and times in the ledger's zone."""
+"""The look of a status, the same on every page: a word, a shape and a colour. And times in the ledger's zone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from ..core.units import Amounts
     from ..ledger.records import RunRow
 
-OK, BAD, WAIT, DOUBT, RUN, IDLE = "ok", "bad", "wait", "doubt", "run", "idle"  # colours, as the style sheet has them
+OK, BAD, WAIT, DOUBT, RUN, IDLE = "ok", "bad", "wait", "doubt", "run", "idle"  # colours of the style sheet
+TONES = {verdict.CALM: OK, verdict.DECIDE: WAIT, verdict.ALARM: ""}
 
 # status → (shape, colour, word)
 LOOKS = {
@@ -53,14 +54,13 @@ def look_of(run: RunRow, status: str) -> tuple[str, str, str]:
 
 
 def short(text: str, longest: int = 300) -> str:
-    """Reported text in one printable line, not endless."""
+    """Reported text as one printable line of a bounded length."""
     line = printable(text).strip()
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 def emphasis(sentence: str, tone: str) -> tuple[str, str, str]:
-    """(before, the part that carries the colour, behind): what went well has it in its second half, what did not up to
-    its reason."""
+    """(before, the coloured part, after): a good verdict is coloured after its comma, a bad one up to its reason."""
     text, dot = (sentence[:-1], ".") if sentence.endswith(".") else (sentence, "")
     if tone in (OK, RUN):
         head, comma, rest = text.partition(", ")
@@ -69,8 +69,8 @@ def emphasis(sentence: str, tone: str) -> tuple[str, str, str]:
     return "", head, f"{colon}{rest}{dot}"
 
 
-def spoken(text: str, job: str, href: str) -> Markup:
-    """The reasons, with a link where they name a job."""
+def with_link(text: str, job: str, href: str) -> Markup:
+    """The reasons, with a link to the job that they end with."""
     before, named, behind = printable(text).partition(f"by {printable(job)}." if job else "\0")
     if not named:
         return escape(before)
@@ -78,7 +78,7 @@ def spoken(text: str, job: str, href: str) -> Markup:
 
 
 def tail_of(token: int) -> str:
-    """A token by its differing end: …2 914."""
+    """The last digits of a token, in which tokens differ: …2 914."""
     text = str(token)
     return text if len(text) <= 4 else f"…{text[-4]} {text[-3:]}"
 
@@ -93,7 +93,7 @@ def hash_of(text: str) -> str:
 
 
 def used(amounts: Amounts) -> str:
-    """The money; without any, what else there is."""
+    """The money; if there is none, the other units."""
     if amounts.usd:
         return money(amounts.usd)
     parts = [f"{count(number)} {unit}" for unit, number in amounts.by_unit().items() if number]
@@ -101,7 +101,7 @@ def used(amounts: Amounts) -> str:
 
 
 class Calendar:
-    """Times as the ledger's zone shows them."""
+    """Times in the ledger's zone."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -134,7 +134,7 @@ class Calendar:
         return self._shown(at).strftime("%A")
 
     def evening(self, now: float, at_least: float = evening.AT_LEAST) -> float:
-        """Where the night begins that a person who looks now means."""
+        """When the night began that people mean now by "last night"."""
         return evening.began(self.name, now, at_least)
 
     def night_of(self, day: str) -> tuple[float, float]:
@@ -143,7 +143,7 @@ class Calendar:
         return begin.timestamp(), (begin + timedelta(days=1)).timestamp()
 
     def hours(self, begin: float, end: float) -> list[tuple[float, str]]:
-        """The full hours between, at most about twelve of them."""
+        """The full hours in between, about twelve at most."""
         step = max(1, round((end - begin) / 3600 / 12))
         first = self._shown(begin).replace(minute=0, second=0, microsecond=0)
         found = []

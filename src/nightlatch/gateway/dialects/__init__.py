@@ -1,41 +1,41 @@
-"""The APIs that are metered, one file each: how a request is read and limited, where a reply says what it used, and the
-refusal that makes its clients stop."""
+"""The metered APIs, one file each: how a request is read and limited, where a reply reports its usage, and which
+refusal makes clients stop."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from ..asked import Asked, ReplyUsage
     from ..body import Body
+    from ..requested import ModelRequest, ReplyUsage
 
 
 class Dialect(Protocol):
     vendor: str
 
-    def read(self, body: Body, path: str) -> Asked:
+    def read(self, body: Body, path: str) -> ModelRequest:
         """What the request asks for."""
 
     def limit(self, body: Body, output: int) -> None:
-        """Make it ask for so many tokens of output, at most."""
+        """Limit its output to so many tokens."""
 
     def allow_uses(self, body: Body, uses: int) -> None:
-        """Make it use the vendor's tools so many times, at most."""
+        """Limit its uses of the vendor's tools."""
 
-    def prepare(self, body: Body, asked: Asked) -> bool:
-        """Make its reply say what it used. True: an event that only the gateway asked for is not passed on."""
+    def prepare(self, body: Body, requested: ModelRequest) -> bool:
+        """Make its reply report its usage. True: an event that only the gateway asked for is not passed on."""
 
     def counting(self, body: Body, path: str) -> tuple[str, dict[str, Any]] | None:
         """The path and body of the vendor's free count of its input; None: there is none."""
 
     def counted(self, reply: dict[str, Any]) -> int | None:
-        """That count."""
+        """The count in the vendor's reply to `counting`."""
 
     def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
-        """A reply, or one event of it."""
+        """Read the usage in a reply, or in one event of it."""
 
     def is_ours(self, data: dict[str, Any]) -> bool:
-        """Is that event the one that only the gateway asked for?"""
+        """Is it the event that only the gateway asked for?"""
 
     def refusal(self, message: str) -> tuple[int, dict[str, Any]]:
         """Status and body that make clients stop, without another try."""

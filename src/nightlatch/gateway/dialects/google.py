@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.metering import price
 from ...core.metering.call import LEAST
-from ..asked import USES, Asked, either, number, rows, table, whole, words
+from ..requested import USES, ModelRequest, either, number, rows, table, whole, words
 
 if TYPE_CHECKING:
-    from ..asked import ReplyUsage
     from ..body import Body
+    from ..requested import ReplyUsage
 
 _STANDARD = ("", "standard", "default", "SERVICE_TIER_UNSPECIFIED", "unspecified")
 _MODALITIES = {"AUDIO": price.INPUT_AUDIO, "IMAGE": price.INPUT_IMAGE, "VIDEO": price.INPUT_VIDEO}
@@ -25,7 +25,7 @@ class _Google:
     def allow_uses(self, body: Body, uses: int) -> None:
         """A search cannot be limited in these requests."""
 
-    def prepare(self, body: Body, asked: Asked) -> bool:
+    def prepare(self, body: Body, requested: ModelRequest) -> bool:
         return False
 
     def is_ours(self, data: dict[str, Any]) -> bool:
@@ -73,14 +73,14 @@ class GenerateContent(_Google):
         "safety_settings tools toolConfig tool_config labels model serviceTier service_tier store"
     )
 
-    def read(self, body: Body, path: str) -> Asked:
+    def read(self, body: Body, path: str) -> ModelRequest:
         fields = body.fields
         config = table(either(fields, "generationConfig", "generation_config"))
         thinking = table(either(config, "thinkingConfig", "thinking_config"))
         media = body.mentions(*_MEDIA)
         tier = str(either(fields, "serviceTier", "service_tier") or "")
         searches = _searches(fields.get("tools"))
-        return Asked(
+        return ModelRequest(
             models=(model_of(path),),
             tier="" if tier in _STANDARD else tier.lower(),
             stream=":streamGenerateContent" in path,
@@ -131,14 +131,14 @@ class GenerateContent(_Google):
 
 
 class EmbedContent(_Google):
-    """Its reply need not say what it used: the body bounds it, and an embedding costs little."""
+    """Its reply may not report usage: then the size of the body bounds it, and an embedding costs little."""
 
-    def read(self, body: Body, path: str) -> Asked:
+    def read(self, body: Body, path: str) -> ModelRequest:
         media = "media" if body.mentions(*_MEDIA) else ""
-        return Asked(models=(model_of(path),), has_output=False, uncounted=media)
+        return ModelRequest(models=(model_of(path),), has_output=False, uncounted=media)
 
     def limit(self, body: Body, output: int) -> None:
-        """It makes none."""
+        """An embedding has no output."""
 
     def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
         usage = table(data.get("usageMetadata"))
@@ -153,13 +153,13 @@ class Interactions(_Google):
         "continuation_token background"
     )
 
-    def read(self, body: Body, path: str) -> Asked:
+    def read(self, body: Body, path: str) -> ModelRequest:
         fields = body.fields
         config = table(fields.get("generation_config"))
         media = body.mentions("image", "audio", "video", "document", "uri", "file")
         tier = str(fields.get("service_tier") or "")
         searches = _searches(fields.get("tools"))
-        return Asked(
+        return ModelRequest(
             models=(str(fields.get("model") or ""),),
             tier="" if tier in _STANDARD else tier.lower(),
             stream=fields.get("stream") is True,

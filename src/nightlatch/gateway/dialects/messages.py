@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.metering import price
 from ...core.metering.call import LEAST
-from ..asked import USES, Asked, number, rows, table, whole, words
+from ..requested import USES, ModelRequest, number, rows, table, whole, words
 
 if TYPE_CHECKING:
-    from ..asked import ReplyUsage
     from ..body import Body
+    from ..requested import ReplyUsage
 
 _KNOWN = words(
     "model messages max_tokens system metadata stop_sequences stream temperature top_k top_p thinking "
@@ -26,14 +26,14 @@ _STANDARD = ("", "auto", "standard", "standard_only")
 class Messages:
     vendor = "anthropic"
 
-    def read(self, body: Body, path: str) -> Asked:
+    def read(self, body: Body, path: str) -> ModelRequest:
         fields = body.fields
         thinking = number(table(fields.get("thinking")).get("budget_tokens"))
         server = self._server_tools(fields)
         unknown = sorted(fields.keys() - _KNOWN)
         uncounted = ", ".join(name for name in unknown) or ("media" if body.mentions(*_MEDIA) else "")
         speed, tier = str(fields.get("speed") or ""), str(fields.get("service_tier") or "")
-        return Asked(
+        return ModelRequest(
             models=(str(fields.get("model") or ""), *self._fallbacks(fields)),
             tier=speed if speed not in _STANDARD else "" if tier in _STANDARD else tier,
             stream=fields.get("stream") is True,
@@ -82,7 +82,7 @@ class Messages:
         if kept != tools:
             body.set("tools", kept)
 
-    def prepare(self, body: Body, asked: Asked) -> bool:
+    def prepare(self, body: Body, requested: ModelRequest) -> bool:
         return False
 
     def counting(self, body: Body, path: str) -> tuple[str, dict[str, Any]] | None:

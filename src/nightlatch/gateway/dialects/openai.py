@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ...core.metering import price
-from ..asked import USES, Asked, number, rows, table, whole, words
+from ..requested import USES, ModelRequest, number, rows, table, whole, words
 
 if TYPE_CHECKING:
-    from ..asked import ReplyUsage
     from ..body import Body
+    from ..requested import ReplyUsage
 
 _STANDARD = ("", "default", "standard")
 _FEES = {"web_search": price.WEB_SEARCH, "file_search": price.FILE_SEARCH}
@@ -24,7 +24,7 @@ class _OpenAI:
         body.set("max_tool_calls", uses)
 
     def refusal(self, message: str) -> tuple[int, dict[str, Any]]:
-        kind = "insufficient_quota"  # the one word that makes every client stop
+        kind = "insufficient_quota"  # at this code every client stops
         return 400, {"error": {"message": message, "type": kind, "code": kind, "param": None}}
 
     def is_error(self, reply: dict[str, Any]) -> bool:
@@ -40,7 +40,7 @@ class _OpenAI:
     def is_ours(self, data: dict[str, Any]) -> bool:
         return False
 
-    def prepare(self, body: Body, asked: Asked) -> bool:
+    def prepare(self, body: Body, requested: ModelRequest) -> bool:
         return False
 
 
@@ -71,7 +71,7 @@ def _split(usage: dict[str, Any], read: str, made: str, details: str, made_detai
 
 
 class Responses(_OpenAI):
-    """Also its compaction, which answers in the same way and has no limit of its output."""
+    """Also their compaction, whose reply has the same form and whose output cannot be limited."""
 
     _known = words(
         "model input instructions max_output_tokens max_tool_calls metadata parallel_tool_calls "
@@ -87,14 +87,14 @@ class Responses(_OpenAI):
     def __init__(self, *, compact: bool = False) -> None:
         self._compact = compact
 
-    def read(self, body: Body, path: str) -> Asked:
+    def read(self, body: Body, path: str) -> ModelRequest:
         fields = body.fields
         kinds = [str(tool.get("type") or "") for tool in rows(fields.get("tools"))]
         server = [kind for kind in kinds if not kind.startswith(_CLIENT_TOOLS)]
         conversation = fields.get("conversation")
         unknown = sorted(fields.keys() - self._known)
         media = body.mentions("input_image", "input_file", "file_id", "image_url", "input_audio", "item_reference")
-        return Asked(
+        return ModelRequest(
             models=(str(fields.get("model") or ""),),
             tier=_tier(fields),
             stream=fields.get("stream") is True,
@@ -145,16 +145,16 @@ class Chat(_OpenAI):
         "verbosity web_search_options modalities audio moderation"
     )
 
-    def read(self, body: Body, path: str) -> Asked:
+    def read(self, body: Body, path: str) -> ModelRequest:
         fields = body.fields
-        asked = whole(fields, "max_completion_tokens", "max_tokens")
+        limit = whole(fields, "max_completion_tokens", "max_tokens")
         media = body.mentions("image_url", "input_audio", "file", "file_id", "audio")
         searches = "web_search_options" in fields
-        return Asked(
+        return ModelRequest(
             models=(str(fields.get("model") or ""),),
             tier=_tier(fields),
             stream=fields.get("stream") is True,
-            output=asked or None,
+            output=limit or None,
             times=whole(fields, "n") or 1,
             tools=(price.WEB_SEARCH,) if searches else (),
             uses=USES if searches else 0,
@@ -169,9 +169,9 @@ class Chat(_OpenAI):
         for name in named or ("max_completion_tokens",):
             body.set(name, output)
 
-    def prepare(self, body: Body, asked: Asked) -> bool:
+    def prepare(self, body: Body, requested: ModelRequest) -> bool:
         options = table(body.fields.get("stream_options"))
-        if not asked.stream or options.get("include_usage") is True:
+        if not requested.stream or options.get("include_usage") is True:
             return False
         body.set("stream_options", {**options, "include_usage": True})
         return True
@@ -194,9 +194,9 @@ class Chat(_OpenAI):
 class Embeddings(_OpenAI):
     _known = words("model input dimensions encoding_format user")
 
-    def read(self, body: Body, path: str) -> Asked:
+    def read(self, body: Body, path: str) -> ModelRequest:
         unknown = ", ".join(sorted(body.fields.keys() - self._known))
-        return Asked(models=(str(body.fields.get("model") or ""),), has_output=False, uncounted=unknown)
+        return ModelRequest(models=(str(body.fields.get("model") or ""),), has_output=False, uncounted=unknown)
 
     def limit(self, body: Body, output: int) -> None:
         """It makes none."""

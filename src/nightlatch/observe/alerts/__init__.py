@@ -1,2 +1,2 @@
-"""Who hears of it: rules over the journal, an outbox, and transports. Sent by `serve`, `tick`, and a process that a
-finished run leaves behind; never in the way of a run."""
+"""Alerts: rules over the journal, an outbox, and transports. `serve`, `tick`, and a process that a finished run leaves
+behind send them; no run waits for that."""

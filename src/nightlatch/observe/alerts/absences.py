@@ -1,8 +1,8 @@
-"""What no entry of the journal tells: a run whose holder is gone, a try or a slot that nobody has begun, an approval
-that nobody has given.
+"""Alerts about what has not happened, which no journal entry shows: a run whose holder is gone, a try or a slot that
+was not begun, an approval that was not given.
 
-Its id is made from what is missing, and it is told after two looks a minute apart, so that nothing is told in the
-moment between a death and the takeover.
+An alert's id is made from what is missing, and it is sent after two looks a minute apart, so that nothing is sent in
+the moment between a death and the takeover.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _missing(reader: StoreReader) -> dict[tuple[str, str], tuple[str, str]]:
 
 
 def _waited_long(run: RunRow) -> bool:
-    """Not one that could only ever wait for an hour: that it waits was told just now."""
+    """Was it announced long ago? One that may wait for an hour only was announced just now."""
     return run.held is not None and run.held - run.changed > 2 * _SOON
 
 

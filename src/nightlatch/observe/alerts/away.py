@@ -1,4 +1,4 @@
-"""The store does not answer: that cannot be told from the store, so it is told from a file of this machine."""
+"""The alert that the store does not answer: the outbox is in the store, so it is kept in a file on this machine."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import json
 import os
 
 from ...core.value import value
-from ...ledger.outbox import Alert
 from ...system import clock, durable
-from .message import Outgoing, Told, quiet
+from .message import Outgoing, ShownAlert, quiet
 from .rules import RECOVERED, RULES, STORE_AWAY
 from .transports import TRANSPORTS, Refused, SendFailed
 
@@ -16,19 +15,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .settings import AlertSettings
 
-APART = 60.0  # seconds that it has to be away before anybody is told
+APART = 60.0  # seconds that it has to be away before the alert is sent
 
 
 @value(frozen=True, kw_only=True)
 class _Spool:
     since: float = 0.0  # 0: it answers
     id: str = ""
-    told: tuple[str, ...] = ()  # transports that were told
-    recovered: tuple[str, ...] = ()  # and told that it is back
+    told: tuple[str, ...] = ()  # transports by which the alert was sent
+    recovered: tuple[str, ...] = ()  # and by which the recovery was sent
 
 
 class StoreWatch:
-    """Of one machine. `seen` is called after each round, with why the store did not answer."""
+    """Watches the store from one machine. Call `seen` after each round, with why the store did not answer."""
 
     def __init__(self, folder: str, host: str, settings: AlertSettings) -> None:
         self._path = os.path.join(durable.private_folder(folder), "store-away.json")
@@ -51,22 +50,22 @@ class StoreWatch:
     def _send(
         self, spool: _Spool, rule: str, sentence: str, done: tuple[str, ...], only: tuple[str, ...] | None = None
     ) -> list[str]:
-        """By every transport that was not told yet; returns those that were now. The rest is tried again."""
+        """Send by every transport that is not `done`; returns those that worked. The others are tried again."""
         sent = []
         for name, own in self._settings.transports.items():
             if name in done or (only is not None and name not in only) or rule in self._settings.defaults.mute:
                 continue
             id_ = f"{spool.id}:{rule}"
-            alert = Alert(id=id_, transport=name, rule=rule, job="", at=clock.wall(), detail=sentence)
-            told = Told(id=id_, rule=rule, job="", run="", at=alert.at, sentence=f"{quiet(sentence)} (on {self._host})")
+            text = f"{quiet(sentence)} (on {self._host})"
+            shown = ShownAlert(id=id_, rule=rule, job="", run="", at=clock.wall(), sentence=text)
             title = RULES[rule].title if rule == STORE_AWAY else "store answers again"
             message = Outgoing(
-                id=id_, subject=f"Nightlatch: {title}", text=told.sentence, worst=RULES[rule].worst, alerts=(told,)
+                id=id_, subject=f"Nightlatch: {title}", text=text, worst=RULES[rule].worst, alerts=(shown,)
             )
             try:
                 TRANSPORTS[own["kind"]].send(own, message)
             except Refused:
-                pass  # never: nor tried again
+                pass  # it never will be sent: do not try again
             except SendFailed:
                 continue
             sent.append(name)

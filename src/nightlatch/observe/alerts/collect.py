@@ -1,5 +1,5 @@
-"""From the journal to the outbox: what is new on a job's chain is judged by the rules, in one transaction with the
-reader's cursor. What takes longer (has the job left its level? is its budget nearly used?) is looked up before it."""
+"""From the journal to the outbox: the rules judge what is new on a job's chain, in one transaction with the reader's
+cursor. What takes longer (has the job left its level? is its budget nearly used?) is looked up before it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class _Judge:
             if rule == OF_STATUS.get(statuses.NEEDS_ATTENTION):
                 self._wrong(entry, RUNS, rule, run)
             else:
-                self._tell(entry, rule, run, _detail(entry))
+                self._alert(entry, rule, run, _detail(entry))
         elif entry.kind in DECIDED and RUNS in self._problems:
             self._over(RUNS)  # a person has seen to it
 
@@ -80,16 +80,16 @@ class _Judge:
         )  # fmt: skip
         after = 1 if RULES[rule].at_once else self._settings.of(self._job).after
         if problem.count >= after:
-            self._tell(entry, rule, run, "")
+            self._alert(entry, rule, run, "")
             problem = replace(problem, reported=entry.at)
         self._problems[subject] = problem
         self.judged.problems.append(problem)
 
     def _well(self, entry: Entry, subject: str, run: str) -> None:
-        """Told as recovered only after what was told."""
+        """Report the recovery only if the problem was reported."""
         before = self._problems.get(subject)
         if before and before.reported:
-            self._tell(entry, RECOVERED, run, "")
+            self._alert(entry, RECOVERED, run, "")
         if before:
             self._over(subject)
 
@@ -98,7 +98,7 @@ class _Judge:
         self.judged.problems = [problem for problem in self.judged.problems if problem.subject != subject]
         self.judged.resolved.append((self._job, subject))
 
-    def _tell(self, entry: Entry, rule: str, run: str, detail: str) -> None:
+    def _alert(self, entry: Entry, rule: str, run: str, detail: str) -> None:
         id_ = f"{job_chain(self._job)}:{entry.seq}:{rule}"
         self.judged.alerts += alerts(self._settings, id_, rule, self._job, entry.at, run=run, detail=detail)
 
@@ -114,7 +114,7 @@ def alerts(
 
 
 def remind(ledger: Ledger, settings: AlertSettings) -> None:
-    """What was told, and is still wrong."""
+    """Remind of problems that were reported and persist."""
     for problem in ledger.outbox.problems():
         every = settings.of(problem.job).remind
         if every is None or not problem.reported:
@@ -139,7 +139,7 @@ def _detail(entry: Entry) -> str:
 
 
 def _looked_up(reader: StoreReader, settings: AlertSettings, job: str, entries: list[Entry]) -> list[Alert]:
-    """What no single entry says."""
+    """Alerts that follow from several entries."""
     ended = [entry for entry in entries if entry.kind == kinds.ENDED]
     if not ended:
         return []
@@ -157,7 +157,7 @@ def _looked_up(reader: StoreReader, settings: AlertSettings, job: str, entries: 
 
 
 def _budgets(reader: StoreReader, settings: AlertSettings, job: str, ended: Entry) -> list[Alert]:
-    """Caps of a day or a month that are nearly used, once in their period."""
+    """An alert for each cap of a day or a month that is nearly used, once in its period."""
     started = [entry for entry in reader.ledger.entries(ended.facts.get("run", "")) if entry.kind == kinds.STARTED]
     words = started[-1].facts.get("bounds", "").split() if started else []
     found: list[Alert] = []

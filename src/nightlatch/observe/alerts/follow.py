@@ -1,5 +1,5 @@
-"""The process that tells: until nothing is left to tell, or for as long as `serve` works. One on each machine and
-store is enough; what it does is safe in any number."""
+"""The process that sends alerts: until none is left, or for as long as `serve` works. One for each machine and store is
+enough; several are safe."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 _STEP = 1.0  # seconds between two looks
 _ABSENCES = 20.0
-_LONGEST = 900.0  # seconds that a process which a run left behind tries: the next one goes on
+_LONGEST = 900.0  # seconds that a process of a finished run tries; the next one goes on
 _LOCK = "alerts.lock"
 
 
 def until_idle(url: str, folder: str, settings: AlertSettings) -> None:
-    """For a process that a finished run or a `tick` leaves behind. If another one is at work, that one sees to it."""
+    """For a process that a finished run or a `tick` leaves behind. Returns at once if another one is at work."""
     began, sender = clock.now(), _sender(url, settings)
     _look(url, settings)
     while clock.now() - began < _LONGEST:
@@ -51,7 +51,7 @@ def until_idle(url: str, folder: str, settings: AlertSettings) -> None:
             return
         finally:
             os.close(lock)
-        if sender.is_idle():  # looked at without the lock: what came in between found the lock taken
+        if sender.is_idle():  # checked after the unlock: an alert in between found the lock taken, and its process gone
             return
 
 

@@ -1,4 +1,4 @@
-"""What is told: one row each. A rule needs no setting; `mute` turns one off, for all jobs or for one."""
+"""What alerts are sent for: one row each. A rule needs no setting; `mute` turns one off, for all jobs or for one."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ CHANGED = _rule("changed", 3, "has left its usual level", "money, tokens, time o
                 at_once=True)  # fmt: skip
 REFUSED = _rule("refused", 4, "stale write refused", "a holder that was overtaken tried to write", at_once=True)
 UNDELIVERED = _rule("undelivered", 2, "alert undelivered", "a message could not be delivered", at_once=True)
-REMINDER = _rule("reminder", 3, "is still wrong", "what was told and is still so, every `remind`", at_once=True)
-RECOVERED = _rule("recovered", 5, "recovered", "what was told is well again", at_once=True)
+REMINDER = _rule("reminder", 3, "is still wrong", "an alert was sent, and it is still so: every `remind`", at_once=True)
+RECOVERED = _rule("recovered", 5, "recovered", "an alert was sent, and it is well again", at_once=True)
 DIGEST = _rule("digest", 5, "the night", "the morning report, at `digest`", at_once=True)
 TEST = _rule("test", 5, "test", "`nightlatch alerts test`", at_once=True)
 
@@ -57,7 +57,7 @@ OF_STATUS = {
     statuses.IN_DOUBT: IN_DOUBT,
     statuses.NEEDS_ATTENTION: ATTENTION,
 }
-# Kinds of journal entries that are told as they are.
+# Kinds of journal entries that become an alert unchanged.
 OF_KIND = {
     "refused": REFUSED,
     "demoted": DEMOTED,
@@ -65,5 +65,5 @@ OF_KIND = {
     "effect-in-doubt": IN_DOUBT,
     "needs-attention": ATTENTION,
 }
-# What a person has decided is known to be decided: it is not told as recovered.
+# A person's decision ends a problem without a message: the person knows.
 DECIDED = ("resolved", "cancelled", "effect-resolved", "retried", "approved")

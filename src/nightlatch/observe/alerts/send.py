@@ -1,5 +1,5 @@
-"""Composing and delivering: what happens within half a minute is one message, a storm one message in five minutes for
-each transport; a message is tried until it is delivered, refused, or three days old."""
+"""Composing and delivering: alerts within half a minute are one message; a storm is one message in five minutes for
+each transport. A message is tried until it is delivered, refused, or three days old."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MANY = 10  # alerts in one message, and it is a storm
 _CLAIM = 60.0  # seconds for one try; a transport gives up long before
 _PAUSES = (2.0, 5.0, 10.0, 20.0, 30.0)  # between two tries; the last one from then on
 _GIVE_UP = 3 * 86400.0
-_FEW = 20  # tries: nothing is given up before that, or a clock that is set forward by days would do it
+_FEW = 20  # tries before anything is given up, even if the clock was set forward by days
 LONGEST = 45.0  # seconds for a try, whatever the receiver does; less than a claim
 
 
@@ -60,14 +60,14 @@ class Sender:
         return ready(alerts, last, count, now, self.settings.group)
 
     def is_idle(self) -> bool:
-        """Nothing waits, as far as this machine can send it."""
+        """Does nothing wait that this machine could send?"""
         pending = {transport for transport, status, _ in self._ledger.outbox.counts() if status == WAITS}
         return not pending & self.settings.transports.keys() and not self._ledger.outbox.news()
 
     def _try(self, message: Message) -> None:
-        told = self._ledger.outbox.alerts(message.id)
+        alerts = self._ledger.outbox.alerts(message.id)
         try:
-            send(self._reader, self.settings, message.transport, message.id, told)
+            send(self._reader, self.settings, message.transport, message.id, alerts)
         except SendFailed as failed:
             if message.tries < _FEW or clock.wall() - message.made < _GIVE_UP:
                 pause = _PAUSES[min(message.tries, len(_PAUSES)) - 1]
@@ -84,7 +84,7 @@ class Sender:
         if not self._ledger.outbox.settle(message, UNDELIVERED, reason=why):
             return
         if all(alert.rule == NOT_DELIVERED for alert in self._ledger.outbox.alerts(message.id)):
-            return  # two transports that both refuse would tell each other of it for ever
+            return  # else two transports that both refuse would report each other for ever
         others = [name for name in self.settings.transports if name != message.transport]
         id_ = f"{message.id}:{NOT_DELIVERED}"
         detail = f"a message by {message.transport} could not be delivered: {why}"
@@ -92,10 +92,10 @@ class Sender:
         self._ledger.outbox.put([alert for alert in found if alert.transport in others])
 
 
-def send(reader: StoreReader, settings: AlertSettings, transport: str, id_: str, told: list[Alert]) -> None:
-    """One try. Raises `SendFailed` or `Refused`."""
+def send(reader: StoreReader | None, settings: AlertSettings, transport: str, id_: str, alerts: list[Alert]) -> None:
+    """One try. Raises `SendFailed` or `Refused`. `reader`: None if no alert is about a run."""
     own = settings.transports[transport]
-    message = build(reader, id_, told, settings.page)
+    message = build(reader, id_, alerts, settings.page)
     found: list[BaseException] = []
 
     def work() -> None:
@@ -103,10 +103,10 @@ def send(reader: StoreReader, settings: AlertSettings, transport: str, id_: str,
             TRANSPORTS[own["kind"]].send(own, message)
         except (SendFailed, Refused, Error) as error:
             found.append(error)
-        except Exception as error:  # noqa: BLE001 - of whatever an extra is made of
+        except Exception as error:  # noqa: BLE001 - whatever an optional package raises
             found.append(SendFailed(f"{type(error).__name__}: {error}"))
 
-    # In a thread: a receiver that answers a byte at a time keeps every single read short, and the try endless.
+    # In a thread, for a deadline of the whole try: a receiver that sends a byte at a time times out no single read.
     before = _trying.get(transport)
     if before and before.is_alive():
         raise SendFailed("the try before has not ended")
@@ -120,10 +120,10 @@ def send(reader: StoreReader, settings: AlertSettings, transport: str, id_: str,
 
 
 def ready(alerts: list[Alert], last: float, count: int, now: float, group: float = GROUP) -> bool:
-    """May what waits go out now?"""
+    """May the waiting alerts go out now?"""
     if any(alert.rule == TEST for alert in alerts):
         return True
     storm = len(alerts) > MANY or count > MANY
-    if storm and 0 <= now - last < STORM:  # else the clock was set back since
+    if storm and 0 <= now - last < STORM:  # below 0 the clock was set back since
         return False
-    return now - alerts[0].at >= group or alerts[0].at > now + group  # a clock that was set back keeps nothing waiting
+    return now - alerts[0].at >= group or alerts[0].at > now + group  # or the clock was set back

@@ -23,8 +23,8 @@ GROUP = 30.0  # seconds
 
 @value(frozen=True, kw_only=True)
 class JobAlerts:
-    after: int = 1  # from so many failures in a row on
-    remind: float | None = None  # seconds; None: told once
+    after: int = 1  # failures in a row before the first alert
+    remind: float | None = None  # seconds between reminders; None: no reminders
     mute: tuple[str, ...] = ()  # rules
     to: tuple[str, ...] = ()  # transports; (): all
 
@@ -42,7 +42,7 @@ class AlertSettings:
         return self.jobs.get(job, self.defaults)
 
     def routes(self, job: str, rule: str) -> list[str]:
-        """The transports that are told of this."""
+        """The transports that send this."""
         own = self.of(job)
         if rule in own.mute:
             return []
@@ -77,7 +77,7 @@ def read(section: Section) -> AlertSettings:
 
 
 def read_job(section: Section, everywhere: AlertSettings | None) -> JobAlerts:
-    """`[jobs.NAME.alerts]`: instead of what `[alerts]` says."""
+    """`[jobs.NAME.alerts]`, which overrides `[alerts]`."""
     section.table(_OF_A_JOB)
     base = everywhere.defaults if everywhere else JobAlerts()
     return Known(section, base).of_a_job(everywhere.transports if everywhere else None)
@@ -132,7 +132,7 @@ class Known:
 
 
 def _transport(section: Section, kind: str) -> dict[str, Any]:
-    """Its keys, with secrets as where they are found."""
+    """Its keys; of a secret, where to find it."""
     transport = TRANSPORTS[kind]
     found: dict[str, Any] = {"kind": kind}
     for key, at in section.table((*transport.keys, "kind")).items():

@@ -1,1 +1,1 @@
-"""Runs as traces: spans are built from the journal by a reader and sent by OTLP, never in a run's way."""
+"""Runs as traces: spans are built from the journal by a reader and sent by OTLP; no run waits for that."""

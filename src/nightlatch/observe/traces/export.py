@@ -1,5 +1,5 @@
-"""Spans as OTLP over HTTP, by OpenTelemetry's own exporter (an extra: pip install 'nightlatch[otel]'). OTEL_* alone
-says where to, with which headers, and which traces."""
+"""Spans as OTLP over HTTP, by OpenTelemetry's own exporter (an extra: pip install 'nightlatch[otel]'). The OTEL_*
+variables set the receiver, the headers and the sampling."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _LARGEST = 1 << 64
 
 
 class NotSent(Exception):
-    """The receiver did not take them: later."""
+    """The receiver did not accept the spans; they may be sent again."""
 
 
 def is_wanted(environment: Mapping[str, str]) -> bool:
-    """Does the environment say where traces go?"""
+    """Does the environment name a receiver of traces?"""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return False
     exporter = environment.get("OTEL_TRACES_EXPORTER", "otlp")
@@ -52,7 +52,7 @@ class Exporter:
         self._resource, self._exporter = made, OTLPSpanExporter()
 
     def send(self, spans: Sequence[Span]) -> int:
-        """Raises `NotSent`; returns how many of them are sampled, and went out."""
+        """Send the sampled ones; returns how many. Raises `NotSent`."""
         from opentelemetry.sdk.trace.export import SpanExportResult
 
         wanted = [_converted(span, self._resource) for span in spans if is_sampled(span, os.environ)]
@@ -63,7 +63,7 @@ class Exporter:
 
 
 def is_sampled(span: Span, environment: Mapping[str, str]) -> bool:
-    """As OTEL_TRACES_SAMPLER says, by the trace's id: all spans of a trace, by whichever machine, or none."""
+    """As OTEL_TRACES_SAMPLER says, by the trace's id: all spans of a trace are sent, from any machine, or none."""
     sampler = environment.get("OTEL_TRACES_SAMPLER", "parentbased_always_on")
     if sampler.startswith("parentbased_") and not int(span.flags, 16) & 1:
         return False  # the caller does not sample this trace

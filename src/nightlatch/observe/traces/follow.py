@@ -1,5 +1,5 @@
-"""The process that sends traces: of every run that is over, once its end is in the journal. At least once; what is sent
-twice has the same ids."""
+"""The process that sends traces of finished runs, once their end is in the journal. At least once: spans that are sent
+twice have the same ids."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READER = "traces"
 _LOCK = "traces.lock"
 _STEP = 2.0  # seconds between two looks
 _TRIES = 5  # by a process that a run left behind; the next one goes on
-_TELLING = (kinds.ENDED, kinds.LOST, kinds.RESOLVED, kinds.CANCELLED)
+_ENDS = (kinds.ENDED, kinds.LOST, kinds.RESOLVED, kinds.CANCELLED)
 
 
 def round_of(ledger: Ledger, exporter: Exporter) -> int:
@@ -31,14 +31,14 @@ def round_of(ledger: Ledger, exporter: Exporter) -> int:
     reader.begin()
     for job in reader.news():
         while entries := reader.unread(job):
-            ended = {entry.facts.get("run", "") for entry in entries if entry.kind in _TELLING}
+            ended = {entry.facts.get("run", "") for entry in entries if entry.kind in _ENDS}
             sent += sum(of_one(ledger, exporter, run) for run in sorted(ended))
             reader.move(job, entries[-1].seq)
     return sent
 
 
 def of_one(ledger: Ledger, exporter: Exporter, run_id: str) -> int:
-    """A run that will be tried again is sent when it is over, a nested one with the run that it is nested in."""
+    """Send a finished run. One that is tried again is sent when it is over, a nested one with the run around it."""
     run = ledger.run(run_id) if run_id else None
     if run is None or run.status in statuses.OPEN or run.parent:
         return 0
@@ -46,7 +46,7 @@ def of_one(ledger: Ledger, exporter: Exporter, run_id: str) -> int:
 
 
 def until_sent(url: str, folder: str) -> None:
-    """For a process that a finished run leaves behind. If another one is at work, that one sees to it."""
+    """For a process that a finished run leaves behind. Returns at once if another one is at work."""
     path = os.path.join(durable.private_folder(folder), _LOCK)
     ledger, exporter = open_for(url), Exporter()
     for number in range(_TRIES):
@@ -65,7 +65,7 @@ def until_sent(url: str, folder: str) -> None:
             raise failed
         if failed:
             select.select([], [], [], _STEP * 2**number)
-        elif not ledger.journal_reader(READER).news():  # without the lock: what came in between found it taken
+        elif not ledger.journal_reader(READER).news():  # checked after the unlock: a run in between found it taken
             return
 
 

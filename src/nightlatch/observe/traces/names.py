@@ -1,4 +1,4 @@
-"""The names of the GenAI conventions, and no other file has them: they are still moving.
+"""The names of the GenAI conventions, in one file because they still change.
 
 As of semantic conventions 1.44, where they have the status Development (open-telemetry/semantic-conventions-genai).
 """
@@ -30,7 +30,7 @@ _VENDORS = {"google": "gcp.gemini"}  # ours → the conventions'; others are the
 
 
 def provider_of(model: str) -> str:
-    """By how its name begins; "" if that says nothing."""
+    """By the beginning of the model's name; "" if that is not known."""
     name = model.rpartition("/")[2].lower()
     return next((provider for begin, provider in _PROVIDERS.items() if name.startswith(begin)), "")
 

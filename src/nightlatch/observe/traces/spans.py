@@ -32,7 +32,7 @@ class Span:
     name: str
     begin: float
     end: float
-    ok: bool | None = None  # None: neither well nor wrong
+    ok: bool | None = None  # None: neither success nor error
     reason: str = ""
     calls_out: bool = False  # to a vendor
     flags: str = "01"
@@ -40,8 +40,8 @@ class Span:
 
 
 def of_run(ledger: Ledger, run: RunRow, around: Span | None = None) -> list[Span]:
-    """`around`: the attempt that it is nested in. Attempts of one run that were started by callers in several traces
-    are below a span of the run in each of them."""
+    """`around`: the attempt that it is nested in. If callers from several traces started attempts, the run has a span
+    in each of these traces."""
     book, roots, below = ledger.id, dict[str, Span](), list[Span]()
     entries = _by_attempt(ledger.entries(run.id))
     steps = _by_attempt(ledger.step_log.entries(run.id))
@@ -95,7 +95,7 @@ def _attempt(book: str, run: RunRow, attempt: Attempt, root: Span, entries: list
 
 
 class _Below:
-    """What an attempt did."""
+    """The spans below an attempt."""
 
     def __init__(self, ledger: Ledger, run: RunRow, attempt: Span) -> None:
         self._ledger, self._run, self._attempt = ledger, run, attempt
@@ -118,13 +118,13 @@ class _Below:
             well = _STEP_ENDS.get(entry.kind)
             self._seen("step", entry.facts.get("key", ""), entry.at, well, entry.facts.get("reason", ""))
         open_ones = [span for span in self._spans.values() if span.ok is None]
-        for span in open_ones:  # nobody reported its end
+        for span in open_ones:  # their end was not reported
             self._spans[span.id] = replace(span, end=max(self._attempt.end, span.begin))
         self._calls(entries)
         return list(self._spans.values())
 
     def _seen(self, kind: str, name: str, at: float, well: bool | None, reason: str = "") -> None:
-        """It began, or it ended. One whose beginning nobody recorded has no length."""
+        """Record its begin or end. One whose begin was not recorded has no length."""
         id_ = trace.child_span(self._attempt.id, kind, name)
         before = self._spans.get(id_)
         if before is None:
@@ -183,12 +183,12 @@ class _Below:
             begin, end = float(facts.get("began") or reports[0].at), reports[-1].at
             known |= _amounts({"usd": used})
             made = self._child(id_, parent, f"{names.CHAT} {model}".rstrip(), begin, end, known)
-            reason = "nobody saw the whole reply" if in_doubt else ""
+            reason = "the end of the reply was not seen" if in_doubt else ""
             self._spans[id_] = replace(made, calls_out=True, ok=not in_doubt, reason=reason)
 
 
 def _by_attempt(entries: Iterable[Entry]) -> dict[int, list[Entry]]:
-    """A step names its attempt; of the other entries those since an attempt's start are its own."""
+    """A step names its attempt; any other entry belongs to the attempt that started last before it."""
     found: dict[int, list[Entry]] = {}
     number = 0
     for entry in entries:

@@ -130,7 +130,7 @@ class Supervision:
         --store option; without one the environment names the store."""
         where = url.resolve(store)
         if not dsn.has_secret(where) and not dsn.needs_environment(where):
-            named = store or ("" if os.environ.get(url.ENV) else place.store())
+            named = store or ("" if os.environ.get(url.ENV) else url.of_run() or place.store())
             return {url.ENV: named} if named else {}
         from .leases.handle import Handle
 

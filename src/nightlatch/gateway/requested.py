@@ -1,4 +1,4 @@
-"""What a request asks for, as its dialect reads it; and what a reply says that it used."""
+"""What a request asks for, as its dialect reads it; and the usage that its reply reports."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ USES = 8  # of such a tool, where the request names no limit
 
 
 @value(frozen=True, kw_only=True)
-class Asked:
+class ModelRequest:
     models: tuple[str, ...]  # the first is asked for; one of the others may answer
-    tier: str = ""  # a service tier or speed with prices of its own
+    tier: str = ""  # a service tier or speed, with separate prices
     stream: bool = False
     inputs: tuple[str, ...] = price.INPUTS  # kinds that its input may be charged as
-    output: int | None = None  # tokens; None: it names no limit
+    output: int | None = None  # tokens at most; None: the request sets no limit
     has_output: bool = True  # False: nothing is generated, as with embeddings
     lowest: int = LEAST
     times: int = 1
-    tools: tuple[str, ...] = ()  # kinds of fees: a use each may cost one
+    tools: tuple[str, ...] = ()  # kinds of fees; each use of a tool may cost one
     uses: int = 0  # of those tools, at most
     uncounted: str = ""  # why the size of the body does not bound the input
-    after: str = ""  # an id of earlier turns that the vendor keeps
+    after: str = ""  # the id of earlier turns, which the vendor stores
     refused: str = ""  # why it cannot be metered at all
 
 
 class ReplyUsage:
-    """What a reply has said so far."""
+    """What a reply has reported so far."""
 
     def __init__(self) -> None:
-        self.counts: dict[str, int] | None = None  # by kind; None: it has not said
-        self.more: list[tuple[str, dict[str, int]]] = []  # (model, counts) of other models that worked on it
+        self.counts: dict[str, int] | None = None  # by kind; None: not reported yet
+        self.more: list[tuple[str, dict[str, int]]] = []  # (model, counts) of other models that took part
         self.model = ""
         self.tier = ""
-        self.id = ""  # by which later requests may refer to it
-        self.ended = False  # the last word on usage was said
-        self.input_known = False  # what was read is known, although the reply may go on
+        self.id = ""  # later requests may refer to it
+        self.ended = False  # its usage is final
+        self.input_known = False  # its input is known, although the reply may go on
 
     @property
     def total(self) -> int:
@@ -51,18 +51,18 @@ class ReplyUsage:
 
 
 def words(text: str) -> frozenset[str]:
-    """Names, as they stand in a line."""
+    """The words of a line, as a set."""
     return frozenset(text.split())
 
 
 def number(found: object) -> int:
-    """A count of tokens; what is not one counts as 0."""
+    """A count of tokens; 0 for anything that is not a positive whole number."""
     return found if type(found) is int and found > 0 else 0
 
 
 def whole(fields: Mapping[str, Any], *names: str) -> int | None:
-    """A limit that a request names, under one of these names; None if it names none. What is not a whole number may be
-    one to the vendor ("9000", 9e3), and two names for one thing may be taken either way: neither can be bounded."""
+    """The limit that a request sets under one of these names; None if it sets none. Raises `BadBody` for what a vendor
+    may read in another way than we do: "9000" or 9e3, and two different limits."""
     found = {name: fields[name] for name in names if fields.get(name) is not None}
     for name, stated in found.items():
         if type(stated) is not int or stated < 0:
@@ -73,7 +73,7 @@ def whole(fields: Mapping[str, Any], *names: str) -> int | None:
 
 
 def either(fields: Mapping[str, Any], *names: str) -> Any:
-    """What stands under one of two spellings of one name."""
+    """The field that may be spelt in two ways. Raises `BadBody` if both are there."""
     found = [name for name in names if name in fields]
     if len(found) > 1:
         raise BadBody(f"{' and '.join(found)} are the same: use one of them")
