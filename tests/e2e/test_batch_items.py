@@ -278,7 +278,7 @@ def test_a_bar_on_a_terminal_and_plain_lines_elsewhere(sqlite_url, tmp_path):
     shown = on_a_terminal(sqlite_url, "batch", "b", items, *work)
     assert re.search(r"\r\x1b\[Kb [1-5]/6 \d\d%, .* left", shown)
     lines = [line.rpartition("\x1b[K")[2].strip() for line in shown.splitlines()]
-    assert [line for line in lines if line.startswith("item")] == [f"item {number}" for number in range(6)]
+    assert [line for line in lines if "| item" in line] == [f"{number} | item {number}" for number in range(6)]
     assert "\x1b" not in shown.partition("nightlatch: b: 6 done")[2], "the summary has the last word"
     elsewhere = nightlatch(sqlite_url, "batch", "c", items, *work)
     assert "\x1b" not in elsewhere.stderr + elsewhere.stdout
