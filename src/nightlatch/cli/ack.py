@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from ..observe.reader import StoreReader
 
 _PURPOSE = """\
-Say that you have seen a run that failed: it needs you no longer, and `nightlatch` shows it among what is done.
+Mark a failed run as seen: `nightlatch` then lists it under done, no longer under what needs you.
 
 Nothing else changes: its key is not done, and the next start makes the next attempt; if that fails too, it needs you
-again. The journal records your name. What is in doubt or needs attention cannot be cleared so: nightlatch resolve."""
+again. The journal records your name. For a run that is in doubt or needs attention, use `nightlatch resolve`."""
 
 _EXAMPLES = """\
   nightlatch ack 7k3f

@@ -15,7 +15,7 @@ from .only_people import require_person
 from .reading import existing
 
 _PURPOSE = """\
-End a job's pause. It goes on with its next slot: what came due meanwhile is skipped, not caught up."""
+End a job's pause. The job continues with its next slot; slots that came due during the pause stay skipped."""
 
 
 def main(argv: list[str]) -> int:
