@@ -69,7 +69,7 @@ _USAGE = "nightlatch [--store URL] [COMMAND …]"
 _PURPOSE = """\
 Runs agents and scheduled jobs unattended: each slot once, with a timeout and a budget, resumable; a stale copy cannot
 overwrite newer results. Without a command it shows the last night on one screen, starting with what needs you."""
-_STORE = "where leases are kept (default: $NIGHTLATCH_STORE, else as in nightlatch.toml, else a file of this user)"
+_STORE = "default: $NIGHTLATCH_STORE, else the store in nightlatch.toml, else a file of this user"
 _CONFIG = "nightlatch.toml (default: $NIGHTLATCH_CONFIG, else the nearest one from this folder up, else the user's)"
 _EXAMPLES = """\
   nightlatch run articles --slot '0 2 * * *' -- ./articles.sh
