@@ -141,7 +141,7 @@ SETTINGS = [
         default="this machine's",
         example='timezone = "Europe/Berlin"',
     ),
-    Setting("at_once", _at_once, "how many runs a machine may have at a time", default="2 × cores", example="at_once = 4"),
+    Setting("at_once", _at_once, "how many runs a machine has at a time", default="2 × cores", example="at_once = 4"),
     Setting(
         "interpreter",
         _interpreter,
@@ -188,7 +188,7 @@ SETTINGS = [
     Setting(
         "gateway",
         "config.metering:read_gateway",
-        "`ceiling`: the price to assume for models without one; `allow`: extra paths that may be called, and the usd per call",
+        "`ceiling`: the price to assume for models without one; `allow`: more paths that may be called, each with its usd",
         default="such calls are refused",
         example='gateway = { ceiling = { input = 30, output = 150 }, allow = { "v1/audio/speech" = 0.05 } }',
     ),
