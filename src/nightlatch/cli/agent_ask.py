@@ -45,5 +45,5 @@ def _content(given: str) -> tuple[str, str]:
         with open(given[1:], encoding="utf-8") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--input {given}: the file cannot be read ({error}). @@ begins a text with @") from None
+        raise UsageError(f"--input {given}: the file cannot be read ({error}). Write @@ for a plain @") from None
     return text, f"{given} (sha256 {sha256(text.encode()).hexdigest()[:12]})"

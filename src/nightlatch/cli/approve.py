@@ -60,12 +60,12 @@ def main(argv: list[str]) -> int:
     job = for_run(run)
     if job is None:
         raise UsageError(
-            f"there is no job {printable(run.job)} in the nightlatch.toml that counts here: name its file with --config"
+            f"there is no job {printable(run.job)} in the nightlatch.toml in use here: name its file with --config"
         )
     if not args.json:
         _show(reader, run, job, whole=args.diff)
     if run.held is not None and not args.yes and not _agrees():
-        print(f"nothing was published. Refuse it: {advice.command('cancel', run.id)}")
+        print(f"nothing was published. To reject it: {advice.command('cancel', run.id)}")
         return 0
     return _approve(reader, run, job, args.json)
 
@@ -76,7 +76,7 @@ def _show(reader: StoreReader, run: RunRow, job: Job, *, whole: bool) -> None:
     print(f"{title(run)} ({printable(run.key)}), stage {stage}" + (f", used {used}" if used else ""))
     writes = plans.writes(reader, run)
     if not writes:
-        print(f"  it is not begun. It would run: {printable(job.target.shown)}")
+        print(f"  it has not started. It would run: {printable(job.target.shown)}")
     for write in writes:
         if not write.commit:
             print(f"  {printable(write.source)} ({_bytes(write.size)}) → {printable(write.target)}")

@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
         kept = [*args.head, *(_kept(args.heads) if args.heads else [])]
         return _verify(ledger.verify(kept, keep_seconds()), args.json)
     if args.head or args.heads:
-        raise UsageError("heads are compared by `nightlatch audit verify`")
+        raise UsageError("--head and --heads are for `nightlatch audit verify`")
     return _print_heads(ledger.heads(), args.json)
 
 
@@ -82,7 +82,7 @@ def _verify(verdict: AuditResult, as_json: bool) -> int:
         )
     heads = f", {verdict.compared} kept heads found" if verdict.compared else ""
     behind = f", {verdict.behind} older than what retention has left" if verdict.behind else ""
-    print(f"the journal is whole: {verdict.entries} entries in {verdict.chains} chains{heads}{behind}")
+    print(f"the journal is intact: {verdict.entries} entries in {verdict.chains} chains{heads}{behind}")
     return 0
 
 

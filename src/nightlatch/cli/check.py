@@ -99,7 +99,9 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     file = place.find()
     if not file:
-        raise BadConfig("there is no nightlatch.toml here, nor above, nor in the user's config folder: nightlatch init")
+        raise BadConfig(
+            "there is no nightlatch.toml here, above, or in your config folder. Create one: nightlatch init"
+        )
     config = load(file)
     if args.apply:
         return _apply(config, args.store)
@@ -195,8 +197,8 @@ def _show(config: Config, found: list[Checked], store: str | None, *, valid: boo
     if url.ledger_of(where) == url.OF_EACH_MACHINE and (together := of_all_jobs(config.path)):
         caps = ",".join(map(str, together))
         print(
-            f"budget {caps} for all jobs together: counted on each machine alone, since each has a ledger of its own "
-            f"with this store. A job's own day and month count on all machines"
+            f"budget {caps} for all jobs together: counted on each machine separately, since with this store each has "
+            f"its own ledger. A job's own daily and monthly caps count across machines"
         )
     for one in found:
         print("\n" + screen.paint(printable(one.job.name), screen.BOLD) + printable(f"  {one.job.target.shown[:200]}"))

@@ -99,7 +99,7 @@ def _forget(args: Namespace) -> int:
     # A gate that is gone may not open any more; then what it was registered as has to be named.
     gate_url = args.target if "://" in args.target else at(args.target).url
     if not url.connect(args.store or store_of_run()).unregister(args.lease, gate_url):
-        raise UsageError(f"{gate_url} is not registered under {args.lease}; the error that names it shows its URL")
+        raise UsageError(f"{gate_url} is not registered under {args.lease}; use the URL that the error message shows")
     print(f"{printable(gate_url)} is no longer sealed by holders of {args.lease}")
     return 0
 
@@ -135,7 +135,7 @@ def _remove(gate: Sql, tables: list[str]) -> int:
     removed = gate.remove(*tables)
     if tables and not removed:
         raise UsageError(f"{gate.url} does not guard {', '.join(tables)}; nightlatch gate show lists what it does")
-    print(f"{gate.url}: {', '.join(removed) or 'no table'} guarded no longer; the marks stay")
+    print(f"{gate.url}: {', '.join(removed) or 'no table'} no longer guarded; the marks stay")
     return 0
 
 
@@ -152,7 +152,7 @@ def _show(seen: GateView) -> None:
         there = ", nor does it exist" if seen.missing else ""
         target = printable(seen.target)
         print(f"no mark  no holder of a lease has sealed or written {target} yet{there}: it keeps nobody out")
-        print(f"         to have it fenced: {advice.text(seen.fence)}")
+        print(f"         to protect it: {advice.text(seen.fence)}")
     for name, found in seen.marks.items():
         print(
             f"mark     {printable(name)}  token {found.mark.token}  {printable(found.by)}  since {_time(found.at)}  "

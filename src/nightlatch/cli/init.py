@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
         raise UsageError(f"unexpected argument {args.file!r}; did you mean --from-crontab {args.file}?")
     path = os.path.abspath(args.config or NAME)
     if os.path.exists(path):
-        raise UsageError(f"{shown(path)} is there already: edit it, then nightlatch check")
+        raise UsageError(f"{shown(path)} already exists: edit it, then nightlatch check")
     lines = _crontab(args.file, os.path.dirname(path)) if args.from_crontab else []
     jobs = [text for line in lines for text in (*reading.toml(line), "")]
     text = template.new(

@@ -147,7 +147,7 @@ def _release(store: Store, args: Namespace) -> int:
     if not args.force:
         store.release(args.name, _grant(args))
     elif not store.evict(args.name):
-        print(f"{args.name} was free already")
+        print(f"{args.name} was already free")
     return 0
 
 

@@ -21,7 +21,7 @@ _EXAMPLES = """\
 
 def begin_anew(store: SqlStore) -> None:
     if url.ledger_of(store.url) != url.BESIDE:
-        raise UsageError("--new is for a store in a file; a schema on PostgreSQL is dropped there")
+        raise UsageError("--new is for a store in a file; on PostgreSQL, drop the schema instead")
     from ..database import sqlite_presence
 
     sqlite_presence.begin_anew(store.folder.removesuffix(".d"))

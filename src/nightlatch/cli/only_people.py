@@ -27,8 +27,8 @@ def require_person(what: str, job: str, store: str | None) -> None:
     except Error:
         pass  # that it cannot be journaled does not allow it
     raise NotAllowed(
-        f"`nightlatch {what}` is a person's decision, and this is inside {f'run {run}' if run else 'a run'}: nothing "
-        f"was done. Type it outside of it"
+        f"only a person may use `nightlatch {what}`, and this is inside {f'run {run}' if run else 'a run'}: nothing "
+        f"was done. Type it outside the run"
     )
 
 

@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
             print(f"  {screen.paint('+', screen.GREEN) if one.good else screen.paint('-', screen.RED)} {one.sentence}")
     if missing and not args.force:
         force = advice.command("promote", args.job, "--force")
-        raise NotAllowed(f"{args.job} stays {was}: {'; '.join(missing)}. Promote it all the same: {force}")
+        raise NotAllowed(f"{args.job} stays {was}: {'; '.join(missing)}. Promote it anyway: {force}")
     stage = stages.up(was)
     why = args.reason or "; ".join(one.sentence for one in found if one.good)
     change(reader, job, was, stage, why=why, forced=bool(missing))

@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
         print_json(facts(allowed, allowed.status))
     elif waits:
         print(f"{title(run)} is due: {printable(str(run.holder))} begins attempt {run.attempt + 1} within seconds")
-        print(f"if that is gone: {advice.command('retry', run.id)}")
+        print(f"if that process is gone: {advice.command('retry', run.id)}")
     else:
         _say(reader, run, recorded, later=args.later)
     return 0

@@ -95,7 +95,9 @@ def server(store: str | None) -> Server:
     """Of the file that counts here."""
     file = place.find()
     if not file:
-        raise BadConfig("there is no nightlatch.toml here, nor above, nor in the user's config folder: nightlatch init")
+        raise BadConfig(
+            "there is no nightlatch.toml here, above, or in your config folder. Create one: nightlatch init"
+        )
 
     def read() -> Config:
         return load(file)

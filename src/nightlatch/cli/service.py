@@ -48,7 +48,9 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     file = place.find()
     if not file:
-        raise BadConfig("there is no nightlatch.toml here, nor above, nor in the user's config folder: nightlatch init")
+        raise BadConfig(
+            "there is no nightlatch.toml here, above, or in your config folder. Create one: nightlatch init"
+        )
     service = services.of(file)
     if args.verb == "status":
         return _status(service, args.json)

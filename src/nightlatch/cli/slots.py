@@ -72,7 +72,7 @@ def _decide(reader: StoreReader, job: str, skip: str | None, onward: str | None)
         return 0
     assert onward
     row = person.go_on_from(float(round(moment(onward, "--from"))))
-    print(f"{job} goes on with {name_of(row.next_due)}; slots that ran are not run again")
+    print(f"{job} continues with {name_of(row.next_due)}; slots that ran are not run again")
     return 0
 
 

@@ -74,7 +74,7 @@ def _remove(where: str, store: Store, yes: bool) -> int:
             f"{advice.command('lease', 'release', first.name, '--force')}"
         )
     parts = _parts(where, store)
-    print(f"of the store {printable(store.url)} this goes for good:")
+    print(f"this will be removed for good from {printable(store.url)}:")
     for what, _ in parts:
         print(f"  {printable(what)}")
     if not yes:

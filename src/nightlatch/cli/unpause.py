@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     if args.json:
         print_json(JobLine(row=row, last=None, overdue=False, skipped=0.0).facts())
     elif row.next_due < NEVER:
-        print(f"{args.job} goes on: its next slot is {screen.moment(row.next_due)}")
+        print(f"{args.job} is unpaused: its next slot is {screen.moment(row.next_due)}")
     else:
-        print(f"{args.job} goes on; it has no schedule, so it is only run by hand")
+        print(f"{args.job} is unpaused; it has no schedule, so it is only run by hand")
     return 0

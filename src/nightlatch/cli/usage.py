@@ -65,7 +65,7 @@ def _report(reader: StoreReader, args: Namespace) -> int:
     if unknown := [word for word in by if word not in BY] or [word for word in by if by.count(word) > 1]:
         raise UsageError(f"--by {unknown[0]!r}: use {', '.join(BY)}, each once, with commas between them")
     if any(word in REPORTED for word in by) and (apart := [word for word in by if word not in WITH_REPORTED]):
-        raise UsageError(f"--by {apart[0]} is by sums of days, and {', '.join(REPORTED)} by single reports: drop one")
+        raise UsageError(f"--by {apart[0]} cannot be combined with {', '.join(REPORTED)}: drop one")
     since, until = _day(reader, args.since, "--since"), _day(reader, args.until, "--until") if args.until else "9"
     found = report(reader, by, job=args.job, since=since, until=until)
     if args.json:

@@ -188,7 +188,7 @@ SETTINGS = [
     Setting(
         "gateway",
         "config.metering:read_gateway",
-        "`ceiling`: the price to assume for models without one; `allow`: more paths that may be called, each with its usd",
+        "`ceiling`: the price for models without one; `allow`: more paths that may be called, with usd per call",
         default="such calls are refused",
         example='gateway = { ceiling = { input = 30, output = 150 }, allow = { "v1/audio/speech" = 0.05 } }',
     ),

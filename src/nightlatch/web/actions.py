@@ -107,7 +107,7 @@ class Actions:
     def _run(self, reader: StoreReader, form: dict[str, str]) -> str:
         job, slot = form.get("job", ""), form.get("slot", "")
         if job not in self._site.configured():
-            raise UsageError(f"{job} is not a job of the nightlatch.toml that counts here")
+            raise UsageError(f"{job} is not a job of the nightlatch.toml that the pages use")
         if slot:
             _unmoved_row(reader, form)
         _start(reader, "run", job, *(["--slot", slot] if slot else []))
@@ -119,7 +119,7 @@ class Actions:
         if run.held is None or run.head != form.get("head"):
             raise MovedOn(_meanwhile(reader, run))
         if run.job not in self._site.configured():
-            raise UsageError(f"{run.job} is not a job of the nightlatch.toml that counts here")
+            raise UsageError(f"{run.job} is not a job of the nightlatch.toml that the pages use")
         if not reader.store.lists_begun:  # there the row decides, where the command line takes it over
             open_for(reader.url).approve(run.id, run.head, person())
         _start(reader, "approve", run.id, "--yes")
