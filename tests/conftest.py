@@ -42,12 +42,14 @@ def state_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def postgres_url(postgres: PostgresServer, state_home: Path, request: pytest.FixtureRequest) -> str:
     """A store that no other test has."""
+    postgres.must_live()
     return postgres.url(f"test_{abs(hash(request.node.nodeid)):x}")
 
 
 @pytest.fixture
 def postgres_target(postgres: PostgresServer) -> Target:
     """In a schema that is never dropped: that would wait for sessions that a failed test left stopped."""
+    postgres.must_live()
     name = f"site_{identity.new_id()}"
     postgres.psql(f"CREATE SCHEMA {name}")
     query = f"sslmode=disable&options=-csearch_path%3D{name}"

@@ -5,13 +5,25 @@ from __future__ import annotations
 import json
 import os
 import pty
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from nightlatch.ledger import open_for
 from nightlatch.system import identity
-from tests.support.programs import NIGHTLATCH, environment, nightlatch, said
+from tests.support.programs import NIGHTLATCH, environment, nightlatch, said, start
 from tests.support.runs import listed, one, run
+
+
+@contextmanager
+def run_in_background(url: str, job: str) -> Iterator[None]:
+    running = start(url, "run", job, "--key", "long", "--", "sh", "-c", "echo ready; read _", stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE)  # fmt: skip
+    assert running.stdout and running.stdout.readline() == "ready\n"
+    yield
+    running.communicate("\n")
 
 
 def needing_you(url: str) -> list[str]:
@@ -75,3 +87,29 @@ def test_ctrl_c_at_a_terminal_is_cancelled_and_needs_nobody(sqlite_url, script):
     assert os.waitstatus_to_exitcode(status) == 130
     (found,) = listed(sqlite_url)
     assert (found["status"], needing_you(sqlite_url)) == ("cancelled", [])
+
+
+def test_starts_that_were_refused_leave_one_growing_record_for_each_cause_and_no_run(sqlite_url):
+    spends = ("run", "agent", "--budget", "usd/day=1", "--meter", "report", "--key")
+    assert nightlatch(sqlite_url, *spends, "a", "--", *NIGHTLATCH, "spend", "usd=2").returncode in (0, 121)
+    for key in ("b", "c", "d"):
+        assert nightlatch(sqlite_url, *spends, key, "--", "true").returncode == 121
+    with run_in_background(sqlite_url, "agent"):
+        for _ in range(2):
+            assert nightlatch(sqlite_url, "run", "agent", "--key", "e", "--", "true").returncode == 75
+    assert {found["key"] for found in listed(sqlite_url)} == {"a", "long"}
+    starts = {one.cause: one.count for one in open_for(sqlite_url).refused_starts.of("agent")}
+    assert starts == {"budget": 3, "held": 2}
+    shown = nightlatch(sqlite_url, "show", "agent").stdout
+    assert "3 times since" in shown and "2 times since" in shown and "its budget usd/day=1 is spent" in shown
+
+
+def test_a_job_whose_budget_is_spent_is_on_the_first_screen_until_it_starts_again(sqlite_url):
+    words = ("run", "agent", "--meter", "report", "--key")
+    assert nightlatch(sqlite_url, *words, "a", "--", *NIGHTLATCH, "spend", "usd=2").returncode == 0
+    for _ in range(2):
+        assert nightlatch(sqlite_url, *words, "b", "--budget", "usd/day=1", "--", "true").returncode == 121
+    assert "2 times since" in nightlatch(sqlite_url, "status").stdout
+    assert nightlatch(sqlite_url, "status", "--exit-code").returncode == 0, "tomorrow it starts by itself"
+    assert nightlatch(sqlite_url, *words, "b", "--budget", "usd/day=9", "--", "true").returncode == 0
+    assert "times since" not in nightlatch(sqlite_url, "status").stdout

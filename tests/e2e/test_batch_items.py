@@ -317,6 +317,18 @@ def test_a_result_that_is_no_text_or_too_long_is_kept_as_far_as_it_can_be(sqlite
     assert not open_for(sqlite_url).verify().breaks
 
 
+def test_what_an_item_prints_carries_its_name_but_for_output_that_a_program_reads(sqlite_url, tmp_path):
+    items = jsonl(tmp_path, *slugs("a", "b"))
+    script = ("sh", "-c", 'echo "out of $0"; printf "one\\ntwo" >&2', "{slug}")
+    words = ("batch", "b", items, "--key", "{slug}")
+    done = nightlatch(sqlite_url, *words, "--", *script)
+    assert done.stdout == "out of a\nout of b\n"
+    assert [line for line in done.stderr.splitlines() if " | " in line] == ["a | one", "a | two", "b | one", "b | two"]
+    quiet = ("batch", "c", *words[2:], "--quiet", "--", *script)
+    assert nightlatch(sqlite_url, *quiet).returncode == 0
+    assert "a | out of a\n" in nightlatch(sqlite_url, "logs", "c").stdout, "only the run's record has it"
+
+
 @mounting
 def test_a_disk_that_is_full_where_items_publish_fails_them_by_name_and_the_rest_goes_on(sqlite_url, tmp_path):
     items, place = jsonl(tmp_path, {"id": 1, "kb": 900}, {"id": 2, "kb": 1}), tmp_path / "small"

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.support import clones
 from tests.support.programs import NIGHTLATCH, environment, nightlatch, said
 from tests.support.servers import s3
 
@@ -113,3 +114,64 @@ def test_an_item_that_is_given_up_is_set_aside_for_good(sqlite_url, tmp_path):
     assert (tmp_path / "did").read_text().count("a") == 2
     assert nightlatch(sqlite_url, "audit", "verify").returncode == 0
     assert "item of a batch" in said(nightlatch(sqlite_url, "resolve", "posts", "give-up"), 64)
+
+
+def test_an_untracked_file_in_the_way_of_a_push_is_named_with_its_cure(sqlite_url, tmp_path):
+    subprocess.run(["git", "init", "--quiet", "--bare", tmp_path / "remote"], check=True)
+    ours = clones.begun(tmp_path / "remote", tmp_path / "ours")
+    theirs = clones.clone(tmp_path / "remote", tmp_path / "theirs")
+    clones.git(theirs, "reset", "--quiet", "--hard", "origin/main")
+    clones.commit(theirs, "notes.md", b"theirs\n")
+    clones.git(theirs, "push", "--quiet", "origin", "main")
+    clones.commit(ours, "article.md", b"ours\n")
+    (ours / "notes.md").write_text("not tracked\n")
+    push = ("lock", "site", "--", *NIGHTLATCH, "push", "origin", "main")
+    refused = said(nightlatch(sqlite_url, *push, cwd=ours), 76)
+    assert "not tracked by git: notes.md." in refused and "move them away or commit them" in refused, refused
+    assert (ours / "notes.md").read_text() == "not tracked\n"
+    (ours / "notes.md").rename(ours / "mine.md")
+    assert nightlatch(sqlite_url, *push, cwd=ours).returncode == 0
+
+
+def test_a_script_that_starts_its_job_while_it_is_imported_gets_one_line(sqlite_url, tmp_path):
+    script = tmp_path / "nightly.py"
+    script.write_text(
+        "import nightlatch\n@nightlatch.job(key='k')\ndef nightly():\n    pass\nprint(nightly.run().status)\n"
+    )
+    done = subprocess.run([sys.executable, script], env=environment(sqlite_url), text=True, capture_output=True)
+    line = f'put the start below if __name__ == "__main__":, at {script}:5'
+    assert done.stdout == "failed\n" and "Traceback" not in done.stderr, done.stderr
+    assert done.stderr.splitlines()[0].startswith("nightlatch: nightly is started while")
+    assert done.stderr.splitlines()[0].endswith(line) and line in nightlatch(sqlite_url, "show", "nightly").stdout
+
+
+def test_show_has_the_traceback_of_an_item_that_failed_in_a_map(sqlite_url, tmp_path):
+    (tmp_path / "nightly.py").write_text(
+        "import nightlatch\ndef send(reader):\n    return 1 / (len(reader) - 3)\n"
+        "@nightlatch.job(key='k')\ndef nightly():\n    nightlatch.current().map(send, ['ann', 'bert', 'clara'])\n"
+        "if __name__ == '__main__':\n    nightly.run()\n"
+    )
+    subprocess.run([sys.executable, tmp_path / "nightly.py"], env=environment(sqlite_url), capture_output=True)
+    shown = nightlatch(sqlite_url, "show", "nightly").stdout
+    assert "item ann:" in shown and "return 1 / (len(reader) - 3)" in shown, shown
+    assert shown.count("ZeroDivisionError: division by zero") >= 1 and shown.count("item ann:") == 1, shown
+    assert "2/3 send" in shown, "progress counts what is done"
+
+
+def test_progress_counts_items_that_share_a_key(sqlite_url, tmp_path):
+    (tmp_path / "nightly.py").write_text(
+        "import nightlatch\n@nightlatch.job(key='k')\ndef nightly():\n"
+        "    nightlatch.current().map(len, ['ann', 'ann', 'bert'])\n"
+        "if __name__ == '__main__':\n    nightly.run()\n"
+    )
+    subprocess.run([sys.executable, tmp_path / "nightly.py"], env=environment(sqlite_url), capture_output=True)
+    assert "3/3 len" in nightlatch(sqlite_url, "show", "nightly").stdout
+
+
+def test_a_name_for_a_schedule_is_taken_wherever_a_schedule_is(sqlite_url, tmp_path):
+    words = ("--slot", "@daily", "--tz", "UTC", "--", "true")
+    assert nightlatch(sqlite_url, "run", "a", *words).returncode == 0
+    assert "T00:00Z" in nightlatch(sqlite_url, "runs", "--job", "a").stdout
+    assert "@hourly, @daily" in said(nightlatch(sqlite_url, "run", "a", "--slot", "@noon", "--", "true"), 64)
+    (tmp_path / "nightlatch.toml").write_text('[jobs.b]\nschedule = ["@weekly", "@hourly"]\ncommand = "true"\n')
+    assert nightlatch(sqlite_url, "check", cwd=tmp_path).returncode == 0

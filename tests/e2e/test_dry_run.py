@@ -277,7 +277,7 @@ def test_show_of_a_job_shows_its_newest_run(place):
     newest = place.newest("posts")
     assert newest.key == "two"
     assert nightlatch(place.url, "show", "posts").stdout.startswith(f"run {newest.id} of posts: succeeded\n")
-    assert "neither a run nor a job 'pots'" in nightlatch(place.url, "show", "pots").stderr
+    assert "neither a run nor a job nor an effect 'pots'" in nightlatch(place.url, "show", "pots").stderr
 
 
 @pytest.mark.parametrize(

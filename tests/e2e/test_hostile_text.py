@@ -127,7 +127,9 @@ WALK: dict[str, list[list[str]]] = {
     "key": [[BAD]],
     "doctor": [[]],
     "open": [["--revoke"], [BAD]],
+    "store": [["show"], ["show", "--json"], ["remove"], [BAD]],
     "migrate": [[], [BAD]],
+    "completion": [["bash"], [BAD]],
     "demo": [["--help"], [BAD]],  # it shows nothing but its own
 }  # fmt: skip
 

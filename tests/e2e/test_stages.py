@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from nightlatch.runtime.supervisor.run import approval
 from nightlatch.store import url
 from nightlatch.testing.expect import until
 from tests.support.clones import begun, clone, commit, git
-from tests.support.programs import TOOL, faketime, kill_all, start
+from tests.support.programs import NIGHTLATCH, TOOL, environment, faketime, kill_all, start
 from tests.support.servers.git import git_repository
 from tests.support.staged import Staged
 
@@ -314,3 +315,14 @@ def test_nobody_there_to_ask_is_an_error_not_a_yes(page: Staged, tmp_path: Path)
     run = page.hold()
     asked = page("approve", run.id)
     assert asked.returncode == 64 and "--yes" in asked.stderr and not (tmp_path / "out").exists()
+
+
+def test_on_a_terminal_an_approval_ends_with_the_short_line(page: Staged, sqlite_url: str, tmp_path: Path) -> None:
+    run = page.hold()
+    ours, theirs = os.openpty()
+    words = [*NIGHTLATCH, "approve", run.id, "--yes"]
+    subprocess.run(
+        words, env=environment(sqlite_url), cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=theirs, check=True
+    )
+    os.close(theirs)
+    assert os.read(ours, 1000).decode().startswith("articles: succeeded")

@@ -17,7 +17,7 @@ from nightlatch.agents import providers
 from nightlatch.agents.drive import AgentDriver
 from nightlatch.agents.http import VendorClient
 from nightlatch.agents.seam import Ask, NotLaunched, Unclear
-from nightlatch.core.agent import AgentAsk
+from nightlatch.core.agent import AgentRequest
 from nightlatch.errors import UsageError
 from tests.support.agents import PROVIDERS, agent, begin, words
 from tests.support.programs import nightlatch, until
@@ -272,7 +272,7 @@ def test_a_launch_whose_time_was_over_is_not_sent(sqlite_url: str, monkeypatch: 
             return handle
 
     monkeypatch.setattr(providers, "load", lambda *_: Slow({}))
-    driver = AgentDriver(AgentAsk(provider="a:B", agent="", input="go", fields={"deadline": "200ms"}))
+    driver = AgentDriver(AgentRequest(provider="a:B", agent="", input="go", fields={"deadline": "200ms"}))
     monkeypatch.setattr(driver, "_record", lambda *_: None)
     with pytest.raises(NotLaunched, match="time was over"):
         driver._start(Ask(agent="", input="go", fields={}, labels={}))

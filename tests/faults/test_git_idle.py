@@ -37,7 +37,7 @@ def refs(remote: Remote) -> set[str]:
 def share(store: GitStore) -> None:
     """As two releases do that are an hour apart."""
     for _ in range(2):
-        idle.share(store._refs, store.folder, unused=0.0)
+        idle.delete_unused(store._refs, store.folder, unused=0.0)
 
 
 def test_more_leases_than_a_line_of_words_has_room_for_can_be_listed(file_remote: Remote) -> None:
@@ -74,12 +74,12 @@ def test_idle_leases_share_a_ref_and_their_token_never_falls(remote: Remote) -> 
 def test_what_moves_within_the_hour_or_is_not_old_enough_keeps_its_ref(file_remote: Remote) -> None:
     many(file_remote, 100)
     store = file_remote.connect()
-    idle.share(store._refs, store.folder, unused=0.0)
+    idle.delete_unused(store._refs, store.folder, unused=0.0)
     grant, granted = take(store, "once/1")
     store.release("once/1", grant)
-    idle.share(store._refs, store.folder)
+    idle.delete_unused(store._refs, store.folder)
     assert len(refs(file_remote) & {names.lease(f"once/{number}") for number in range(100)}) == 100, "not an hour"
-    idle.share(store._refs, store.folder, unused=0.0)
+    idle.delete_unused(store._refs, store.folder, unused=0.0)
     assert names.lease("once/1") in refs(file_remote), "it moved"
     assert names.lease("once/2") not in refs(file_remote)
     record = store.read("once/1")

@@ -44,4 +44,4 @@ def test_the_demo_comes_to_its_end_in_an_orphaned_process_group(sqlite_url, tmp_
     out = tmp_path / "out"
     words = [sys.executable, "-c", ORPHANING, str(out), *NIGHTLATCH, "demo"]
     subprocess.run(words, env=environment(sqlite_url), start_new_session=True, timeout=60, check=True)
-    until(lambda: "tokens that only rise" in out.read_text(), timeout=30)
+    until(lambda: "nothing was left running" in out.read_text(), timeout=30)

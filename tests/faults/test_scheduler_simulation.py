@@ -117,7 +117,7 @@ def a_move_compares_the_id_that_it_read(world: Simulation) -> Any:
 def a_record_grows_only_if_it_ends_at_the_rows_slot(world: Simulation) -> Any:
     def grown(self: Row, *new: SlotRecord, keep: int = 0) -> tuple[SlotRecord, ...]:
         last = self.records[-1] if self.records else None
-        one = last.grown(new[0]) if last and new else None
+        one = last.joined_with(new[0]) if last and new else None
         if one:
             return (*self.records[:-1], one, *new[1:])[-max(keep, len(new)) :]
         return (*self.records, *new)[-max(keep, len(new)) :] if new else self.records

@@ -87,7 +87,7 @@ class Course:
 
     def run(self, seconds: float) -> Found:
         for home in self._homes:
-            until(partial(self._is_there, home))
+            until(partial(self._is_there, home), 300)
         deadline = clock.now() + seconds
         with self._stack, ThreadPoolExecutor(CALLERS + 1) as pool:
             threads = [pool.submit(self._watch_page)]
@@ -106,7 +106,7 @@ class Course:
     def _is_there(self, home: str) -> bool:
         """Make store and ledger before anybody is hit: a machine that is too busy for one call has nothing to verify."""
         env = environment(self.url, XDG_STATE_HOME=home)
-        words = ["run", "first", "--wait", "5s", "--again", "--key", "k", "--", "true"]
+        words = ["run", "first", "--wait", "5s", "--new", "--lost", "again", "--", "true"]
         return subprocess.run([*NIGHTLATCH, *words], env=env, capture_output=True).returncode == 0
 
     # The callers

@@ -281,7 +281,7 @@ def test_what_people_and_successors_did_to_a_run_agrees_with_its_row(book):
     assert not named(book, *book.heads())
 
 
-@pytest.mark.parametrize("kind", sorted(kinds.telling(kinds.RUN)))
+@pytest.mark.parametrize("kind", sorted(kinds.evidence_for(kinds.RUN)))
 def test_an_entry_whose_facts_make_no_sense_is_named_and_does_not_end_the_audit(book, kind):
     run = storied(book)
     sql = "UPDATE {prefix}journal SET kind = :kind, body = 'attempt=x' WHERE chain = :run AND seq > 2"

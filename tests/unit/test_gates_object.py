@@ -181,7 +181,7 @@ def test_a_missing_bucket_is_said(endpoint):
 
 def test_a_missing_extra_says_what_to_type(url, monkeypatch):
     monkeypatch.setitem(sys.modules, "obstore", None)
-    with pytest.raises(UsageError, match=r"pip install 'nightlatch\[objects\]'"):
+    with pytest.raises(UsageError, match=r"-m pip install 'obstore>=0.12'"):
         gates.Object(url).seal(mark(1), "me")
 
 

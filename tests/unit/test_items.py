@@ -84,7 +84,7 @@ def test_a_selection_counts_what_it_leaves_out(tmp_path: Path):
     }
     selection = Selection(ItemReader(str(path), "", "{k}"), known)
     found: list[BatchItem | None] = []
-    while not selection.over:
+    while not selection.exhausted:
         found.append(selection.next())
     assert [item.key for item in found if item] == ["new", "last"]
     assert [key for key, _ in selection.in_doubt] == ["doubt"]

@@ -53,7 +53,7 @@ def test_a_sentence_draws_on_fields_that_its_kind_has(kind):
     fields = set().union(*kind.fields.values())
     assert {braced or asked for braced, asked in named} <= fields
     assert kind.fields.keys() <= {kinds.RUN, kinds.JOB, kinds.STEPS}
-    every = kind.tell({field: "X" for field in fields})
+    every = kind.describe({field: "X" for field in fields})
     assert not set("[]{}|…") & set(every) and "? " not in every, every
 
 
@@ -74,7 +74,7 @@ def test_a_sentence_draws_on_fields_that_its_kind_has(kind):
     ],
 )
 def test_sentences(kind, facts, sentence):
-    assert kind.tell(facts) == sentence
+    assert kind.describe(facts) == sentence
 
 
 def test_no_other_file_names_a_kind_by_its_text():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ..core.agent import AgentAsk, flat, for_agent
+from ..core.agent import AgentRequest, flat, for_agent
 from ..core.model import check_name
 from ..core.options import CALL, as_keyword
 from ..core.value import value
@@ -50,7 +50,7 @@ def run(
     `fields` go into the vendor's launch request, by its own names; `waits`, `every`, `deadline` and `priced_as` are the
     driver's. The options are those of `nightlatch.run()`. Returns how it ended, with the agent's `handle` and `answer`.
     """
-    asked = AgentAsk(provider=provider, agent=agent, input=input, fields=flat(fields or {})).check()
+    asked = AgentRequest(provider=provider, agent=agent, input=input, fields=flat(fields or {})).check()
     job = read(check_name(name), asked.command(sys.executable), for_agent(options), CALL, as_keyword)
     verdict = supervised(job, store=store)
     ledger, folder = open_for(url.resolve(store)), url.connect(store).folder

@@ -15,7 +15,7 @@ from _thread import start_new_thread
 from .. import exits
 from ..core import agent as names
 from ..core import duration
-from ..core.agent import PREPARED, AgentAsk
+from ..core.agent import PREPARED, AgentRequest
 from ..core.metering.price import tokens as counted
 from ..core.retry import FAILED_FOR_GOOD, TRY_AGAIN
 from ..core.value import replace
@@ -61,7 +61,7 @@ def _import_ahead() -> None:
 
 
 class AgentDriver:
-    def __init__(self, asked: AgentAsk) -> None:
+    def __init__(self, asked: AgentRequest) -> None:
         self._asked = asked
         self._adapter = providers.load(asked.provider, asked.nested)
         self._tariff = Tariff(self._adapter.vendor)

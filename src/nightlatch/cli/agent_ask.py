@@ -23,14 +23,14 @@ def target(args: Namespace) -> Command:
     """The driver of the agent that the flags name."""
     import sys
 
-    from ..core.agent import AgentAsk, read_fields
+    from ..core.agent import AgentRequest, read_fields
     from ..errors import UsageError
 
     if not args.provider or args.input is None:
         raise UsageError("name the vendor, the agent and its instructions: --provider P --agent ID --input TEXT")
     fields = read_fields(args.set) | ({"waits": args.waits} if args.waits else {})
     text, shown = _content(args.input)
-    asked = AgentAsk(provider=args.provider, agent=args.agent or "", input=text, fields=fields).check()
+    asked = AgentRequest(provider=args.provider, agent=args.agent or "", input=text, fields=fields).check()
     return asked.command(sys.executable, shown)
 
 

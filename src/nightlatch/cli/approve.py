@@ -14,7 +14,7 @@ from ..observe.run_views import facts
 from ..runtime.supervisor.run import approval
 from ..runtime.supervisor.run.rows import read_row
 from ..system import identity
-from . import screen
+from . import screen, verdict_line
 from .arguments import Parser
 from .configured import for_run
 from .decisions import current_user, title
@@ -125,8 +125,8 @@ def _approve(reader: StoreReader, run: RunRow, job: Job, as_json: bool) -> int:
         if statuses.needs_person(ended.run.status):
             raise
         raise UsageError(str(ended)) from None
-    verdict = start(job, store=reader.url, claim=taken, report=lambda tried: print(tried.line(), file=sys.stderr))
-    print(verdict.line(), file=sys.stderr)
+    verdict = start(job, store=reader.url, claim=taken, report=verdict_line.show)
+    verdict_line.show(verdict)
     if as_json:
         found = open_reader(reader.url).run(run.id)
         print_json(facts(found, found.status))

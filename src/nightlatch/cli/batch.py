@@ -171,7 +171,7 @@ def _show(batch: Batch, store: str | None, as_json: bool) -> int:
         ItemWorkspaces(list(batch.publish), ""),
         0,
     )
-    while not selection.over:
+    while not selection.exhausted:
         item = selection.next()
         if item is None:
             continue

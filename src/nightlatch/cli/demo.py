@@ -85,7 +85,11 @@ def main(argv: list[str]) -> int:
                 each.wait()
         good = alone["file"] == "Ann" and gated["file"] == "Ben" and orphans
         _table(alone, gated)
-    _say("\nNo stale write, no orphan, tokens that only rise." if good else "\nThis is NOT how it should be.")
+    _say(
+        "\nThrough the gate no stale write landed, and after kill -9 nothing was left running."
+        if good
+        else "\nThis is NOT how it should be."
+    )
     return 0 if good else 1
 
 

@@ -74,7 +74,7 @@ def _install(service: Service, store: str | None) -> int:
     service.start()
     if warning := service.warning():
         print(f"nightlatch: {warning}", file=sys.stderr)
-    if services.await_word(service, _SERVING, since, _PATIENCE):
+    if services.wait_for_log(service, _SERVING, since, _PATIENCE):
         last = next(line for line in service.log(since, 50) if _SERVING in line)
         print(printable(f"{service.name} runs: {last.removeprefix('nightlatch: ')}"))
         return 0

@@ -6,7 +6,7 @@ from ..core import advice, duration, statuses
 from ..core.effects import BEGUN, IN_DOUBT, STORE_WIDE
 from ..core.printable import printable
 from ..errors import UsageError
-from ..observe import open_decisions
+from ..observe import night_rows, open_decisions
 from ..observe.details import details, newest_plan
 from ..runtime.supervisor.afterwards import lapse
 from . import screen
@@ -43,6 +43,7 @@ _EXAMPLES = """\
 _FACTS = ("scope", "key", "status", "attempt", "command", "exit_code", "result", "reason", "began", "changed")
 _ROOMY = 110  # columns from which an attempt fits into one line
 _EVENTS = 40  # lines of a timeline; --json has every entry
+_TRACE = 60  # lines of a traceback, its end
 _LONGEST = 400  # characters of a command, or of a line of output
 
 
@@ -83,8 +84,10 @@ def _show(seen: Details) -> None:
     _section("calls to models", _calls(seen))
     _section("timeline", _events(seen.timeline))
     _section("refused", _events(seen.refused))
-    _section("output, its end", ["  | " + screen.cut(printable(line), _LONGEST) for line in seen.tail])
+    _section("output, its end", _quoted(_without(seen.traceback, seen.tail)))
+    _section("traceback", _quoted(seen.traceback[-_TRACE:]))
     _section("items", _items(seen))
+    _section("refused starts of the job", _refused_starts(seen))
     _section("elsewhere", [f"  {_on_another(one)}" for one in seen.elsewhere])
     _section("next", [f"  {advice.text(choice)}" for choice in seen.choices])
 
@@ -149,6 +152,16 @@ def _plan(made: Plan, json: bool) -> int:
     return 0
 
 
+def _quoted(lines: Iterable[str]) -> list[str]:
+    return ["  | " + screen.cut(printable(line), _LONGEST) for line in lines]
+
+
+def _without(trace: Sequence[str], tail: Sequence[str]) -> Sequence[str]:
+    """The end of the output but for a traceback that it ends with."""
+    length = min(len(trace), len(tail))
+    return tail[: len(tail) - length] if length and list(tail[-length:]) == list(trace[-length:]) else tail
+
+
 def _events(events: Sequence[Event]) -> list[str]:
     cells = [[screen.local(event.at), event.sentence] for event in events[-_EVENTS:]]
     lines = [screen.cut(line, max(screen.width(), 60)) for line in screen.columns(cells, elastic=())]
@@ -166,6 +179,11 @@ def _items(seen: Details) -> list[str]:
     ]
     counts = ", ".join(f"{count} {status}" for status, count in sorted(seen.items.items()))
     return [f"  {counts}", *screen.columns(cells, elastic=(2,))]
+
+
+def _refused_starts(seen: Details) -> list[str]:
+    cells = [[screen.local(one.last), printable(night_rows.times(one))] for one in seen.refused_starts]
+    return [screen.cut(line, max(screen.width(), 60)) for line in screen.columns(cells, elastic=())]
 
 
 def _lines(seen: Details) -> list[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..config import place
-from ..runtime.supervisor.afterwards import telling
+from ..runtime.supervisor.afterwards import notify
 from ..store import url
 from .arguments import Parser
 from .serve import server
@@ -26,5 +26,5 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     code = server(args.store).tick(detach=args.detach)
     # What no run tells: an overdue slot, a reminder, the digest.
-    telling.leave_behind(place.of_a_run(""), url.resolve(args.store))
+    notify.start_senders(place.of_a_run(""), url.resolve(args.store))
     return code

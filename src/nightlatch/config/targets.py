@@ -7,7 +7,7 @@ import json
 import os
 
 from ..core import checks
-from ..core.agent import AgentAsk, flat
+from ..core.agent import AgentRequest, flat
 from ..core.target import Command, Function
 from ..core.value import value
 from ..errors import UsageError
@@ -100,7 +100,7 @@ def agent(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> F
     fields = {name: fact for name, fact in given.items() if name not in ("provider", "agent", "input")}
     text, definition, file = _word(checks.text(given.get("input", ""), "input of agent"), folder)
     try:
-        asked = AgentAsk(
+        asked = AgentRequest(
             provider=given.get("provider", ""), agent=given.get("agent", ""), input=text, fields=flat(fields)
         ).check()
         made = asked.command(interpreter, definition)

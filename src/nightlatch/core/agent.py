@@ -26,15 +26,15 @@ _NAMES, _NUMBER = ("true", "false", "null", "NaN", "Infinity", "-Infinity"), fro
 
 
 @value(frozen=True, kw_only=True)
-class AgentAsk:
-    """What a person asks for. `fields` is flat: a dot goes into a table."""
+class AgentRequest:
+    """The agent that a person wants. `fields` is flat: a dot in a name leads into a table."""
 
     provider: str
     agent: str
     input: str
     fields: Mapping[str, Any]
 
-    def check(self) -> AgentAsk:
+    def check(self) -> AgentRequest:
         for what in ("provider", "agent", "input"):
             checks.text(getattr(self, what), what, empty=what == "agent" and self.provider == "command")
         if self.provider not in OWN and ":" not in self.provider:
@@ -68,18 +68,18 @@ class AgentAsk:
     @property
     def nested(self) -> dict[str, Any]:
         """The fields, a table where a name has a dot."""
-        made: dict[str, Any] = {}
+        nested: dict[str, Any] = {}
         for name, fact in self.fields.items():
             *tables, last = name.split(".")
-            place = made
+            place = nested
             for table in tables:
                 place = place.setdefault(table, {})
             place[last] = fact
-        return made
+        return nested
 
 
 def flat(fields: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """As `AgentAsk.fields`, from tables."""
+    """As `AgentRequest.fields`, from tables."""
     found: dict[str, Any] = {}
     for name, fact in fields.items():
         found |= flat(fact, f"{before}{name}.") if isinstance(fact, dict) and fact else {f"{before}{name}": fact}
@@ -93,17 +93,17 @@ def read_fields(words: Iterable[str]) -> dict[str, Any]:
         name, equals, text = word.partition("=")
         if not equals or not all(name.split(".")):
             raise UsageError(f"--set {word!r} is not understood: write FIELD=VALUE, as in environment=remote")
-        found[name] = _meant(text)
+        found[name] = _parsed(text)
     return found
 
 
-def read_words(words: Sequence[str]) -> AgentAsk:
+def read_words(words: Sequence[str]) -> AgentRequest:
     """What the driver was started with."""
     given: dict[str, list[str]] = {}
     for flag, text in zip(words[::2], words[1::2], strict=True):
         given.setdefault(flag.removeprefix("--"), []).append(text)
     one = {name: given.get(name, [""])[0] for name in ("provider", "agent", "input")}
-    return AgentAsk(**one, fields=read_fields(given.get("set", ()))).check()
+    return AgentRequest(**one, fields=read_fields(given.get("set", ()))).check()
 
 
 def for_agent(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,30 +113,30 @@ def for_agent(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def launch_key(key: str, number: int) -> str:
-    """The effect of the launch for a run's key, after so many launches that ended."""
+    """The effect's key for the next launch of a run's key, after `number` launches that ended."""
     shown = key if key.isprintable() and len(key) < 900 else derive("long", key)
     return f"agent/{shown}/{number + 1}"
 
 
 def ended_scope(job: str) -> str:
-    """Where the store has, as done keys, the launches that ended: all machines see it."""
+    """The scope of the done keys that record ended launches in the store, for all machines."""
     return f"agent:{job}"
 
 
 def label(job: str, launch: str) -> str:
-    """What identifies a launch at the vendor: lower case, and short enough for each of them."""
+    """What identifies a launch at the vendor: lower case, and short enough for every vendor."""
     return derive("launch", job, launch)[:32].lower()
 
 
 def _written(fact: object) -> str:
-    if isinstance(fact, str) and _meant(fact) == fact:
+    if isinstance(fact, str) and _parsed(fact) == fact:
         return fact
     from json import dumps
 
-    return dumps(fact)  # a text too, that would be read as something else
+    return dumps(fact)  # also for text that would otherwise be parsed as another type
 
 
-def _meant(text: str) -> Any:
+def _parsed(text: str) -> Any:
     bare = text.strip()
     if bare[:1] not in ("{", "[", '"') and bare not in _NAMES and not _NUMBER.issuperset(bare):
         return text  # most are, and json takes long to import

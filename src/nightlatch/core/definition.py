@@ -15,9 +15,9 @@ SAME, NEW, OLD = "same", "new", "old"
 def judge(row: Row, mine: str, last_served: str, *, shared: bool) -> str:
     """Is my definition the one in force, does it come into force now, or is it old?
 
-    One that nobody has seen is new. One that was in force before is old, unless this machine served the one in force
-    itself, since it came into force: then a person has gone back to it. A store that serves one machine has one file,
-    and that counts.
+    A definition that the row does not know is new. One that was in force before is old, unless this machine has itself
+    served the one that is in force now: then a person here has reverted to it. On a store that serves one machine there
+    is one file, and its definition always counts.
     """
     if row.definition == mine:
         return SAME
@@ -27,12 +27,12 @@ def judge(row: Row, mine: str, last_served: str, *, shared: bool) -> str:
 
 
 def mark(row: Row) -> str:
-    """What a machine that serves the definition in force remembers. With a number: one that came into force again,
-    after an edit and its undoing, is not the one that a machine asleep meanwhile has served."""
+    """What a machine that serves the definition in force remembers. The number tells a definition that was edited and
+    restored from the same text before the edit, which a sleeping machine may have served."""
     return f"{row.definition} {row.edition}"
 
 
 def renewed(row: Row, mine: str) -> Row:
-    """The row with another definition in force: runs under the one before are no evidence for it."""
+    """The row with another definition in force: runs under the previous one are not evidence for it."""
     before = tuple(one for one in (row.definition, *row.before) if one and one != mine)
     return replace(row, definition=mine, edition=row.edition + 1, before=before[:BEFORE], clean=0)

@@ -49,12 +49,12 @@ def judge(exit_code: int, ended_by: str, not_done: Collection[int]) -> tuple[str
     return IN_DOUBT, f"exit code {exit_code}, which does not say whether it acted"
 
 
-def resolution(word: str, *, of_item: bool = False) -> str:
-    if of_item and word == GIVE_UP:
+def resolution(outcome: str, *, of_item: bool = False) -> str:
+    if of_item and outcome == GIVE_UP:
         return GIVEN_UP
-    if word not in RESOLUTIONS:
-        raise UsageError(f"an effect cannot be resolved as {word!r}: use {', '.join(RESOLUTIONS)}")
-    return RESOLUTIONS[word]
+    if outcome not in RESOLUTIONS:
+        raise UsageError(f"an effect cannot be resolved as {outcome!r}: use {', '.join(RESOLUTIONS)}")
+    return RESOLUTIONS[outcome]
 
 
 def codes(text: str) -> frozenset[int]:
@@ -95,7 +95,7 @@ def lease_name(scope: str, key: str) -> str:
 def idempotency_key(key: str, scope: str = STORE_WIDE) -> str:
     """The key to send to an API so that it acts once: the same for every try, on every machine.
 
-    Never derived from a token or a grant: those change with every try, and a server that sees another key acts again.
+    Never derived from a token or a grant: those change with every try, and a server that gets another key acts again.
     """
     from .keys import key as derive
 

@@ -34,7 +34,7 @@ SKIP, QUEUE, CANCEL = OVERLAPS = ("skip", "queue", "cancel")  # what a slot beco
 ONE, NONE = CATCH_UPS = ("one", "none")  # what becomes of missed slots: one run of the newest, or none
 
 _VERSION = 2  # of a packed job
-_FACTS = ("name", "due", "missed", "since", "file", "defined_as")  # of it that are not options
+_FACTS = ("name", "due", "missed", "since", "file", "defined_as")  # fields of a packed job that are not options
 _LONGEST_KEY = 1000
 
 
@@ -48,7 +48,7 @@ class Job:
     missed: int = 0  # how many older slots are made up for by this start
     since: str = ""  # the last slot that succeeded
     file: str = ""  # the nightlatch.toml that it is in: its paths start at that file
-    defined_as: str = ""  # what it is, where the file that says so has other words; "": its target and options
+    defined_as: str = ""  # its definition in nightlatch.toml, where target and options do not show it; "": they do
 
     schedule: tuple[str, ...] = options.texts(
         'when it is due: "0 2 * * *", "@daily", "every 45m", or a list of those; omit it for a job run only by hand',
@@ -242,7 +242,7 @@ class Job:
 
     @property
     def holds(self) -> str:
-        """What its runs wait with while it is supervised."""
+        """What a supervised run holds back until it is approved: its writes, or its start."""
         return self.hold or (WRITES if self.workspace and self.publish else START)
 
     @property

@@ -33,7 +33,7 @@ def key(*parts: Part) -> str:
     return hashlib.sha256(_PREFIX + b"".join([_encode(part) for part in parts])).hexdigest()
 
 
-def _encode(part: Part) -> bytes:  # one return a type reads best
+def _encode(part: Part) -> bytes:  # one return per type reads best
     if isinstance(part, str):
         return _framed(b"s", _text(part))
     if part is None:

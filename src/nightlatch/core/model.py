@@ -143,7 +143,7 @@ class Record:
     ttl: float  # seconds
     since: float  # wall clock of the grant, for people
     until: float  # wall clock of its end unless it is renewed, for people
-    left: float | None  # seconds left by the store's clock; None: no clock here can tell
+    left: float | None  # seconds left by the store's clock; None: no clock here can measure it
     version: str  # changes with every grant and every renewal
     known: KnownGrants | None = None  # None: the store does not keep them
     begun: tuple[Begun, ...] = ()  # keys that were begun under it and have not ended, the oldest first

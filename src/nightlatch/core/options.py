@@ -277,7 +277,7 @@ def _caps(value: Any, what: str, periods: tuple[str, ...] = budget.PERIODS) -> t
 
 def _is_mapping(value: object) -> bool:
     if isinstance(value, str | list | tuple):
-        return False  # all that a command line has: no import needed
+        return False  # a command line passes nothing else, and this saves an import
     from collections.abc import Mapping
 
     return isinstance(value, Mapping)

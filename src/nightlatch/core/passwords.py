@@ -9,12 +9,12 @@ _SECRET_OPTIONS = ("password", "secret")
 
 
 def without_password(url: str) -> str:
-    """As it may be recorded, and typed again: each machine has its own password."""
+    """For records, and to be typed again: each machine has its own password."""
     return _redacted(url, "")
 
 
 def hide_password(url: str) -> str:
-    """As it is shown to people, who see that there is one."""
+    """For people to read: a placeholder shows that there is a password."""
     return _redacted(url, HIDDEN)
 
 

@@ -11,7 +11,7 @@ from .row import Cursor, Move
 
 
 class Store(Protocol):
-    """Who may act, and what is already done.
+    """Which holder may act, and what is already done.
 
     A verb that returns has happened. One that raises `StoreUnreachable` may have happened or not. Every verb is safe to
     send again with the same arguments, so the caller resolves an unknown outcome by sending it again.

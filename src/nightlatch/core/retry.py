@@ -6,7 +6,7 @@ from .. import exits
 from . import statuses
 
 STARTS = 3  # of one slot that may fail, before a person has to look
-GAVE_UP = f"{STARTS} starts of this slot came to nothing"  # why a run needs attention that was never begun
+GAVE_UP = f"{STARTS} starts of this slot came to nothing"  # why a run that never began needs attention
 LONGEST = 3600.0  # seconds between two attempts, at the most
 
 # Mistakes, by sysexits.h and the shell: the next try would make the same one. 75 means "try again", and 69 that

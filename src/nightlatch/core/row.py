@@ -1,5 +1,5 @@
-"""A job's row in the store, which all machines agree on: how far its slots are decided, its claim, and what counts of
-its runs.
+"""A job's row in the store, which all machines agree on: how far its slots are decided, its claim, and what its runs
+have earned it.
 
 A row only moves by compare-and-swap on the id of its last move (`Store.advance`). The store compares `Cursor` and
 keeps the rest as a text that it does not read.
@@ -35,8 +35,8 @@ class Cursor:
 
 @value(frozen=True, kw_only=True)
 class Move(Cursor):
-    """A row as it shall be, if its last move is still `seen`. The client makes the id: a move that is sent again, since
-    its reply was lost, finds its own id there and has won."""
+    """A row as it is to become if its last move is still `seen`. The client chooses the id: a move that is sent again,
+    because its reply was lost, finds its own id in the row and has won."""
 
     seen: str  # the id of the move before; "": there is no row yet
 
@@ -50,7 +50,7 @@ class SlotRecord:
     count: int = 1  # 1,001: over 1,000
     outcome: str
     reason: str = ""
-    slot: float = 0.0  # that they were collapsed into
+    slot: float = 0.0  # the slot that they were collapsed into
     run: str = ""
     host: str = ""
     at: float = 0.0
@@ -58,11 +58,11 @@ class SlotRecord:
 
     @property
     def ran(self) -> bool:
-        """Then it stays, whatever becomes of the clock; its run may be known to another machine's ledger only."""
+        """Such a record is never struck out, whatever the clock does: another machine's ledger may have the run."""
         return self.outcome == RAN
 
-    def grown(self, other: SlotRecord) -> SlotRecord | None:
-        """Both as one record, if they are neighbours and say the same; what ran stays alone."""
+    def joined_with(self, other: SlotRecord) -> SlotRecord | None:
+        """Both as one record, if they say the same; None if they do not. The record of a run is never joined."""
         alike = (self.outcome, self.reason, self.slot, self.era) == (other.outcome, other.reason, other.slot, other.era)
         if not alike or self.ran:
             return None
@@ -71,23 +71,23 @@ class SlotRecord:
 
 @value(frozen=True, kw_only=True)
 class Claim:
-    """One machine's word that it starts a slot now. Not ownership: the lease is that."""
+    """One machine announces that it starts a slot now. That is not ownership: the lease is."""
 
     id: str
     slot: float
     by: str = ""  # host
     at: float = 0.0
-    starts: int = 1  # since an attempt was last made; one that came to nothing is lost
+    starts: int = 1  # of this slot since its last attempt; a start that led to no attempt is lost
     missed: int = 0  # slots that were collapsed into it
-    since: str = ""  # the last slot that had succeeded before
+    since: str = ""  # the last slot that succeeded before it
     grant: str = ""  # of the attempt that began it
     token: int = 0
     attempted: bool = False  # it has begun before
     run: str = ""
     again_at: float = 0.0  # it waits for its next try
-    # It waits for an approval: run, host ("": any), until, head (of the plan), what, clean; approved: word (by whom)
+    # It waits for an approval: run, host ("": any), until, head (of the plan), what, clean; `word`: the approver
     held: dict[str, Any] | None = None
-    cancel: str = ""  # the word that it shall end, for a holder whose ledger is elsewhere
+    cancel: str = ""  # a request to end it, for a holder that uses another ledger
     era: int = 0  # of the row when it was claimed
     ended: str = ""  # how
 
@@ -119,7 +119,7 @@ class Row:
     claim: Claim | None = None
     records: tuple[SlotRecord, ...] = ()  # the newest last; the ledger has all but those of the last move
     paused: Pause | None = None
-    stage: str = ""  # "": where the job's own setting says
+    stage: str = ""  # "": as the job's own setting says
     counters: dict[str, int] | None = None  # ends, by their status
     clean: int = 0  # runs since it came to its stage, under the definition in force
     strikes: int = 0  # stalls, or own caps passed, in a row
@@ -128,35 +128,35 @@ class Row:
     failed_at: float = 0.0
     last_success: str = ""  # slot
     era: int = 0
-    strike: tuple[float, int] | None = None  # records beyond this time, of an era before, do not count
-    passed: tuple[float, ...] = ()  # slots after `slot` that have their outcome: they ran before a set-back
+    strike: tuple[float, int] | None = None  # records of earlier eras after this time do not count
+    passed: tuple[float, ...] = ()  # slots after `slot` that are decided: they ran before the row was set back
     counted: tuple[str, ...] = ()  # claims and grants whose end has been counted
     by: str = ""  # the host that moved it last
     used: dict[str, Any] | None = None  # of the day and month, by each ledger, where machines do not share one
 
     @property
     def wake(self) -> float:
-        """When somebody should look at it."""
+        """When a scheduler should look at it."""
         if self.claim and self.claim.is_open:
             return min(self.claim.again_at, self.next_due) if self.claim.again_at else 0.0
         return self.next_due
 
     def move(self, new_id: str, **changes: Any) -> Move:
-        """The move that changes the row so, made by the client under `new_id`."""
+        """The move that makes these changes."""
         return self.move_to(replace(self, **changes), new_id)
 
     def move_to(self, new: Row, new_id: str) -> Move:
-        """The move to what `new` says."""
+        """The move that replaces this row by `new`."""
         return Move(job=new.job, seen=self.id, id=new_id, slot=new.slot, wake=new.wake, body=new.pack())
 
     def with_records(self, *new: SlotRecord, keep: int = 0) -> tuple[SlotRecord, ...]:
-        """The records that the row holds after a move that adds these: the last one may have grown, those before it
-        are in the ledger by then; `keep` of them stay, where ledgers are apart."""
+        """The records that the row holds after a move that adds these. The first new one may extend the last; older
+        ones are in the ledger by then, and only `keep` of them stay, for machines that do not share it."""
         if not new:
             return self.records
         last = self.records[-1] if self.records else None
         # A slot between them that is claimed, or ran before a set-back: then the row is past the last.
-        grown = last.grown(new[0]) if last and last.last == self.slot else None
+        grown = last.joined_with(new[0]) if last and last.last == self.slot else None
         if grown:
             return (*self.records[:-1], grown, *new[1:])[-max(keep, len(new)) :]
         return (*self.records, *new)[-max(keep, len(new)) :]

@@ -6,7 +6,7 @@ counts: what it skips is not due, what it shows twice is due twice. Otherwise a 
 change, and a time that comes twice is due the first time only.
 
 cronsim reads the fields and says which days they name. Its own walk is not used: through a change of clocks by half an
-hour it loses slots, and backwards it may not return.
+hour it loses slots, and backwards it may never return.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Cron:
         from cronsim import CronSim, CronSimError
 
         fields = expression.split()
-        if len(fields) > 5:  # of seconds, which cronsim would read
+        if len(fields) > 5:  # a sixth would be seconds, which cronsim accepts
             raise UsageError(f"{expression!r} has too many fields: {_HINT}")
         try:
             found = CronSim(expression, datetime.datetime(1970, 1, 1))
@@ -145,7 +145,7 @@ class Cron:
                 yield match - offset
 
     def _matches(self, wall: int, end: int) -> Iterator[int]:
-        """The times that the fields name, from one to before another, on a clock that is never changed."""
+        """The times from `wall` to before `end` that the fields name, on a clock that is never changed."""
         day, second = divmod(wall, _DAY)
         date = _EPOCH + datetime.timedelta(days=day)
         for begin in range(wall - second, end, _DAY):
@@ -155,7 +155,7 @@ class Cron:
             second, date = 0, date + _ONE_DAY
 
     def _stretches(self, begin: int) -> Iterator[tuple[int, int, int]]:
-        """Time from `begin` on, cut where the zone's clocks are changed, and elsewhere: (begin, end, offset)."""
+        """Time from `begin` on, cut at least where the zone's clocks are changed: (begin, end, offset)."""
         longest = _DAY
         while True:
             offset, end = self._offset(begin), begin + _DAY
@@ -219,7 +219,7 @@ def counted(slots: int) -> str:
 
 
 def jitter(job: str, slot: int, most: float) -> float:
-    """By how much this slot of this job is put off, in seconds: the same on every machine."""
+    """Seconds by which this slot of this job is delayed: the same on every machine."""
     if not most:
         return 0.0
     from hashlib import sha256

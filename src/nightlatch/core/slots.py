@@ -27,7 +27,7 @@ OVERDUE_TRY = 30.0  # seconds that the waiting supervisor itself has for its nex
 ON_TIME = 60.0  # seconds; a slot that is found later than that was missed
 AFTER_WAKE = 20.0  # seconds that claims wait for the network
 STEADY = 3600.0  # seconds for which the clocks must have agreed before a row is set back
-AHEAD = 3600.0  # seconds and a slot: further ahead than that, a row has to be set back
+AHEAD = 3600.0  # seconds, plus one period: a row that is further ahead has to be set back
 FAILURES = 3  # in a row, before slots are skipped
 DAY = 86_400.0
 FARTHEST = 7 * DAY  # ahead of the clock: what is further was set by a clock that has been set back since
@@ -52,30 +52,30 @@ class Due:
 
 @value(frozen=True, kw_only=True)
 class Policy:
-    """What a job wants of its slots."""
+    """How a job wants its slots handled."""
 
     overlap: str = SKIP
     catch_up: str = ONE
     late: float | None = None
     delay: float | None = 0.0  # this host's turn, and the jitter of the newest slot; None: never on this host
-    stage: str = UNATTENDED  # where a job without one in its row is
-    expires: float = 3 * DAY  # how long what waits for an approval does so
+    stage: str = UNATTENDED  # of a job whose row has none
+    expires: float = 3 * DAY  # how long a plan waits for an approval
 
 
 @value(frozen=True, kw_only=True)
 class Observation:
-    """What the looker knows besides the row."""
+    """What the scheduler that looks at a row knows besides it."""
 
-    now: float  # by the store's clock, or the own on a store without one
+    now: float  # by the store's clock, or this machine's on a store without one
     holder: str = ""  # the grant that has the job's lease; "": free, or its holder is surely gone
-    unchanged: float = 0.0  # seconds of the suspend-proof clock for which the looker has seen the claim as it is
+    unchanged: float = 0.0  # seconds of the suspend-proof clock for which it has seen the claim unchanged
     patience: float = UNBEGUN
     room: bool = True  # can it start a run now?
     steady: float = 0.0  # seconds for which the wall clock has agreed with the suspend-proof one
     may_set_back: bool = True  # on a store without a clock: only the machine that moved the row
-    host: str = ""  # the looker's
+    host: str = ""  # of this scheduler
     stepped: bool = False  # a clock was set within the last hour
-    may_expire: bool = True  # on a store without a clock: the host of a plan, or one that has seen it for long
+    may_expire: bool = True  # on a store without a clock: only the plan's host, or one that has watched it for long
 
 
 @value(frozen=True, kw_only=True)
@@ -84,17 +84,17 @@ class Decision:
 
     records: tuple[SlotRecord, ...] = ()
     slot: float | None = None  # where the row moves; None: it stays
-    claim: Claim | None = None  # to be started; without an id, which the claimer makes
+    claim: Claim | None = None  # to be started; its id is added by the machine that claims it
     cancel: bool = False  # end the run that is at work; the slot waits for that
     set_back: bool = False
     unpause: bool = False
-    expire: bool = False  # nobody has approved what waits, and its time is over
-    hold_until: float = 0.0  # cut its time to this: it was set by a clock that was ahead
+    expire: bool = False  # the plan waited for too long without an approval
+    hold_until: float = 0.0  # shorten the plan's wait to this: it was set by a clock that was ahead
     look_at: float = 0.0  # when it is worth another look; 0: at the next one
 
 
 def decide(row: Row, due: Due | None, policy: Policy, seen: Observation) -> Decision:
-    """Every branch either moves the row, or says when to look again."""
+    """What to do about the row now: every branch either moves it, or says when to look again."""
     if row.slot > seen.now + AHEAD + _period(row, due):
         return _ahead(seen)
     claim = row.claim
@@ -111,7 +111,7 @@ def decide(row: Row, due: Due | None, policy: Policy, seen: Observation) -> Deci
     if seen.now < failing_until(row, due, seen.now):
         return _skip(row, due, seen, FAILING)
     if policy.delay is None:
-        return Decision(look_at=seen.now + TURN)  # another machine's; seen here only if it is overdue
+        return Decision(look_at=seen.now + TURN)  # another machine has to run it; this one may only find it overdue
     if seen.now < due.newest + policy.delay:
         return Decision(look_at=due.newest + policy.delay)
     lateness = seen.now - due.newest - policy.delay
@@ -134,7 +134,7 @@ def _claimed(row: Row, claim: Claim, due: Due | None, policy: Policy, seen: Obse
         return _held(row, claim, claim.held, due, policy, seen)
     if _waits(claim, seen.now) or not _abandoned(claim, seen):
         if due and (reason := _never(row, policy)):
-            return _skip(row, due, seen, reason)  # else overlap = "cancel" would end a run for a slot that does not run
+            return _skip(row, due, seen, reason)  # or overlap = "cancel" would end a run for a slot that is skipped
         if due:
             return _overlapping(row, due, policy, seen)
         return Decision(look_at=claim.again_at + OVERDUE_TRY if claim.again_at else row.next_due)
@@ -156,8 +156,8 @@ def _claimed(row: Row, claim: Claim, due: Due | None, policy: Policy, seen: Obse
 
 
 def _held(row: Row, claim: Claim, held: dict[str, Any], due: Due | None, policy: Policy, seen: Observation) -> Decision:
-    """It waits for an approval, or has it and lands: nothing is paid for twice, and the plan that is looked at is the
-    one that lands."""
+    """It waits for an approval, or has it and is being published. Its command is not run again, so nothing is paid for
+    twice, and the plan that a person looked at is what lands."""
     if "word" in held:
         here = not held["host"] or held["host"] == seen.host  # its workspace is there
         if here and seen.room and not _waits(claim, seen.now) and _abandoned(claim, seen):
@@ -170,13 +170,13 @@ def _held(row: Row, claim: Claim, held: dict[str, Any], due: Due | None, policy:
 
 
 def _waits(claim: Claim, now: float) -> bool:
-    """For its next try, which its supervisor makes, or the one that finds it overdue."""
+    """Does it wait for its next try? Its supervisor makes that one; if it is overdue, another may."""
     return bool(claim.again_at) and now < claim.again_at + OVERDUE_TRY and claim.again_at < now + FARTHEST
 
 
 def _abandoned(claim: Claim, seen: Observation) -> bool:
     if seen.holder:
-        return False  # whether that is its supervisor or another, nothing can be started now
+        return False  # its supervisor or another holder: in either case nothing can be started now
     return bool(claim.grant and not claim.again_at) or seen.unchanged >= seen.patience or bool(claim.again_at)
 
 
@@ -252,7 +252,7 @@ def _is_paused(row: Row, now: float) -> bool:
 
 
 def _unpause(row: Row, due: Due | None, seen: Observation) -> Decision:
-    """Its time is over: what came due during the pause is not caught up."""
+    """The pause has ended: what came due during it is not caught up."""
     return replace(_skip(row, due, seen, PAUSED) if due else Decision(), unpause=True)
 
 

@@ -2,8 +2,8 @@
 
     manual → supervised → unattended        up: a person promotes it, on evidence; down: a person, or what went wrong
 
-A job's stage is in its row of the store. What counts for it changes there too, once for each end of a run: by the
-claim's id or the attempt's grant, whoever counts it.
+A job's stage is in its row of the store, and so is the evidence for it. Each end of a run counts once, identified by
+the claim's id or the attempt's grant, no matter which process counts it.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from .row import Row
 
 MANUAL, SUPERVISED, UNATTENDED = STAGES = ("manual", "supervised", "unattended")
-WRITES, START, NOTHING = HOLDS = ("writes", "start", "none")  # what a supervised job's run waits with
+WRITES, START, NOTHING = HOLDS = ("writes", "start", "none")  # what a supervised run holds back until it is approved
 PROMOTE_AFTER = (1, 3)  # clean runs: as manual, as supervised
-ENDS = 12  # that a row remembers as counted
+ENDS = 12  # of runs that a row remembers as counted
 STRIKES = 2  # stalls, or own caps passed, in a row
 
 _FAILED = (*statuses.FAILURES, *statuses.NEEDS_PERSON)
@@ -77,7 +77,7 @@ def _judged(row: Row, end: End, now: float, stage: str) -> Row:
 
 
 def changed(row: Row, stage: str, was: str, *, by: str, why: str, at: float, id: str, forced: bool = False) -> Row:
-    """The row in another stage: what counts begins anew. The change stays in the row until each ledger has it."""
+    """The row in another stage, where evidence is collected anew. It keeps the change until each ledger has it."""
     change = {"id": id, "stage": stage, "was": was, "by": by, "why": why, "at": at}
     if forced:
         change["forced"] = True
@@ -85,7 +85,7 @@ def changed(row: Row, stage: str, was: str, *, by: str, why: str, at: float, id:
 
 
 def held_back(stage: str, hold: str) -> str:
-    """What a run of a job in this stage waits with for an approval."""
+    """What a run of a job in this stage holds back until it is approved."""
     return hold if stage == SUPERVISED else NOTHING
 
 
@@ -103,7 +103,7 @@ def needed(stage: str, promote_after: tuple[int, ...]) -> int:
 
 
 def was_demoted(row: Row) -> str:
-    """Why it was demoted by what went wrong, and nobody has decided since; "" if it was not."""
+    """Why it was demoted automatically, if no person has decided since; "" if it was not."""
     change = row.change or {}
     return str(change["why"]) if change.get("by") == "nightlatch" else ""
 

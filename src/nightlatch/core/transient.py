@@ -40,12 +40,12 @@ def transient(error: BaseException) -> bool:
     code = status(error)
     if code is not None:
         return code in STATUSES
-    return any(_passing(one) for one in _behind(error))
+    return any(_passing(one) for one in _causes(error))
 
 
 def never_sent(error: BaseException) -> bool:
     """Does it prove that no request was sent, because no connection was made?"""
-    return any(isinstance(one, ConnectionRefusedError) or _named(one, {"gaierror"}) for one in _behind(error))
+    return any(isinstance(one, ConnectionRefusedError) or _named(one, {"gaierror"}) for one in _causes(error))
 
 
 def status(error: BaseException) -> int | None:
@@ -85,7 +85,7 @@ def _named(error: BaseException, names: set[str] | frozenset[str]) -> bool:
     return any(kind.__name__ in names for kind in type(error).__mro__)
 
 
-def _behind(error: BaseException) -> Iterator[BaseException]:
+def _causes(error: BaseException) -> Iterator[BaseException]:
     """The error, and those it was raised from; never one that merely happened before it (`__context__`)."""
     following: list[object] = [error]
     for _ in range(_DEEPEST):

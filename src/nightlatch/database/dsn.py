@@ -38,7 +38,7 @@ def has_secret(url: str) -> bool:
 
 
 def needs_environment(url: str) -> bool:
-    """Does it, as far as we can tell, use the password in the environment?"""
+    """Does it probably use the password in the environment?"""
     return is_postgres(url) and bool(os.environ.get(PASSWORD))
 
 

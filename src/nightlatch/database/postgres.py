@@ -109,15 +109,7 @@ class PostgresDatabase:
                         if refused.sqlstate not in _ABORTED or clock.now() >= deadline:
                             raise
 
-    def guarded(
-        self,
-        update: str,
-        values: dict[str, object],
-        inserts: Inserts,
-        *,
-        lazy: bool = False,
-        patience: float = PATIENCE,
-    ) -> list[Row]:
+    def guarded(self, update: str, values: dict[str, object], inserts: Inserts, *, lazy: bool = False) -> list[Row]:
         """`update`, which ends in RETURNING, and the rows if it matches, in one statement. [] if it matches nothing.
 
         `lazy` as in `write`.
@@ -125,12 +117,12 @@ class PostgresDatabase:
         sql = one_statement(update, inserts, self.prefix) + (f", (SELECT {_LAZY}) AS lazy" if lazy else "")
         for table, rows in inserts:
             values = values | table.values(rows)
-        return self.write(sql, lazy=False, patience=patience, **values)
+        return self.write(sql, lazy=False, patience=PATIENCE, **values)
 
-    def transaction(self, *, lazy: bool = False, patience: float = PATIENCE) -> _PostgresTransaction:
+    def transaction(self, *, lazy: bool = False) -> _PostgresTransaction:
         """Several statements as one: `with db.transaction() as execute: execute(sql, **values)`. It is never
         `lazy`: to ask for that would be another round trip."""
-        return _PostgresTransaction(self, patience)
+        return _PostgresTransaction(self)
 
     def listen(self, name: str) -> NotifiedWaiter:
         """Waits for the release of `name`; behind a transaction pooler there are no notifications, and it polls."""
@@ -143,7 +135,7 @@ class PostgresDatabase:
         return schema.areas(self._recorded())
 
     def pending(self) -> list[str]:
-        """The statements that `migrate` would run, in order. Changes nothing."""
+        """The statements that a migration would run, in order. Changes nothing."""
         meta = self._recorded()
         if schema.check(meta, self.area, self.url):
             return []
@@ -282,9 +274,9 @@ class _Borrowed:
 
 
 class _PostgresTransaction:
-    def __init__(self, database: PostgresDatabase, patience: float) -> None:
+    def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
-        self._deadline = clock.now() + patience
+        self._deadline = clock.now() + PATIENCE
 
     def __enter__(self) -> _PostgresTransaction:
         with ExplainedPostgresErrors(self._database.url):

@@ -2,7 +2,7 @@
 
 Writers queue on an OS lock in front of the database. SQLite's own busy handler polls, which would give the fastest of
 eight processes thousands of turns and another one a single turn. A process that was stopped inside its transaction
-would block everybody, so a writer that has waited for two seconds checks whether the one inside is stopped, and ends
+would block everybody, so a writer that has waited for two seconds checks whether that process is stopped, and kills
 it.
 
 The flush to the disk comes after that lock is released (`sqlite_log`).
@@ -96,15 +96,7 @@ class SqliteDatabase:
             work = lambda: connection.execute(sql, self._timed(values)).fetchall()  # noqa: E731
             return self._in_turn(work, patience, lazy=lazy)
 
-    def guarded(
-        self,
-        update: str,
-        values: dict[str, object],
-        inserts: Inserts,
-        *,
-        lazy: bool = False,
-        patience: float = PATIENCE,
-    ) -> list[Row]:
+    def guarded(self, update: str, values: dict[str, object], inserts: Inserts, *, lazy: bool = False) -> list[Row]:
         """`update`, and the rows if it matches: all or nothing, durable when this returns. [] if it matches nothing.
 
         `lazy` as in `write`.
@@ -128,14 +120,14 @@ class SqliteDatabase:
 
         with self._thread, self._explained:
             connection = self._connect()
-            return self._in_turn(transaction, patience, lazy=lazy)
+            return self._in_turn(transaction, PATIENCE, lazy=lazy)
 
-    def transaction(self, *, lazy: bool = False, patience: float = PATIENCE) -> _SqliteTransaction:
+    def transaction(self, *, lazy: bool = False) -> _SqliteTransaction:
         """Several statements as one: `with db.transaction() as execute: execute(sql, **values)`.
 
         `lazy` as in `write`.
         """
-        return _SqliteTransaction(self, lazy, patience)
+        return _SqliteTransaction(self, lazy)
 
     def listen(self, name: str) -> None:
         """None: there are no notifications, so a waiter polls."""
@@ -145,7 +137,7 @@ class SqliteDatabase:
         return schema.areas(self._recorded())
 
     def pending(self) -> list[str]:
-        """The statements that `migrate` would run, in order. Changes nothing, and makes no file."""
+        """The statements that a migration would run, in order. Changes nothing, and makes no file."""
         meta = self._recorded()
         if schema.check(meta, self.area, self.path):
             return []
@@ -223,7 +215,7 @@ class SqliteDatabase:
             raise
 
     def _migrate(self, connection: sqlite3.Connection) -> dict[str, str]:
-        self._line_up(PATIENCE)
+        self._take_turn()
         try:
             if _mode(connection, " = WAL") != "wal":
                 raise StoreUnreachable(
@@ -262,9 +254,9 @@ class SqliteDatabase:
             self._log.flush()
         return rows
 
-    def _line_up(self, patience: float) -> None:
-        if not self._queue.acquire_from_stopped(patience):
-            raise self._kept_busy(patience)
+    def _take_turn(self) -> None:
+        if not self._queue.acquire_from_stopped(PATIENCE):
+            raise self._kept_busy(PATIENCE)
 
     def _kept_busy(self, patience: float) -> StoreUnreachable:
         holder = self._queue.holder()
@@ -308,8 +300,8 @@ os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_c
 
 
 class _SqliteTransaction:
-    def __init__(self, database: SqliteDatabase, lazy: bool, patience: float) -> None:
-        self._database, self._lazy, self._patience = database, lazy, patience
+    def __init__(self, database: SqliteDatabase, lazy: bool) -> None:
+        self._database, self._lazy = database, lazy
 
     def __enter__(self) -> _SqliteTransaction:
         database = self._database
@@ -317,7 +309,7 @@ class _SqliteTransaction:
         try:
             with database._explained:
                 self._connection = database._connect()
-                database._line_up(self._patience)
+                database._take_turn()
                 try:
                     self._connection.execute("BEGIN IMMEDIATE")
                 except BaseException:

@@ -42,7 +42,7 @@ class ServerRefused(Exception):
 class Wire:
     """Used by one thread at a time. After `Broken` it cannot be used: close it.
 
-    A child that drops it after a fork leaves the parent's connection alone; psycopg sees to that.
+    A child that drops it after a fork leaves the parent's connection alone; psycopg ensures that.
     """
 
     def __init__(self, conninfo: str, deadline: float) -> None:

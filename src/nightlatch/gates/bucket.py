@@ -136,7 +136,7 @@ class Bucket:
         if self._opened is None:
             where, options = self._client()
             endpoint = self._options.get("endpoint", "")
-            from_url: Any = stores.from_url  # typed by kind of store, which only the URL tells
+            from_url: Any = stores.from_url  # its type depends on the kind of store, which only the URL shows
             try:
                 self._opened = from_url(
                     where,

@@ -49,7 +49,7 @@ class File(OnDisk):
 
     def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str] | int, *, digest: str = "") -> None:
         """Replace the file with a copy of `source`, a path or an open file. Its sha256, if given, is remembered with
-        the mark, so that the next holder can tell whether this publish has landed."""
+        the mark, so that the next holder can find out whether this publish has landed."""
         try:
             fd = os.dup(source) if isinstance(source, int) else os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:

@@ -32,7 +32,7 @@ class Git:
             site.push(lease)
 
     The branch and its fence, `refs/nightlatch/@fence/<branch>`, move in one atomic push, and the fence is always a
-    new commit on top of the one that the holder has seen: with an older fence neither moves. The server needs no
+    new commit on top of the fence that the holder has seen: with an older one neither moves. The server needs no
     hook. A plain `git push` is not kept out; the gate rebases onto its commits.
     A remote on a local disk is sealed only by holders that reach it under the same path.
     """

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# The user's own settings may name paths in the work tree; and submodules have settings of their own.
+# The user's own settings may name paths in the work tree; and submodules have separate settings.
 SETTINGS = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",

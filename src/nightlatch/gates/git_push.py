@@ -71,7 +71,7 @@ class Push:
                     try:
                         tip = work.rebase_onto(base, fence.branch)
                     except Conflict:
-                        work.set_tip(plain)  # as the person left it: without trailers of a push that did not happen
+                        work.set_tip(plain)  # as the user left it: without trailers of a push that did not happen
                         raise
             plain = tip
             if tip != base:

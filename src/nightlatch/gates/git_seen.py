@@ -1,7 +1,7 @@
 """The commits of a branch and its fence after this machine's last push, kept on disk for the next one.
 
 The next push may start from them without asking the remote first, which saves a connection. It is a compare-and-swap:
-if they are out of date the remote refuses it, and the push asks.
+if they are out of date, the remote refuses it, and the push reads the remote and tries again.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Marks:
     """The marks of one target. Every change is made inside `locked`."""
 
     def __init__(self, target: str, shown: Callable[[], str]) -> None:
-        """`shown` returns what is at the target now, as a word that no later write gets: an inode, a release."""
+        """`shown` returns what is at the target now, as text that no later write gets: an inode, a release."""
         self.target, self._shown = target, shown
         self.parent, name = os.path.split(target)
         self.folder = os.path.join(self.parent, f".{name}.nightlatch")
@@ -41,7 +41,7 @@ class Marks:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Exclusive access to the target. The next process that wants it kills one that is stopped in here."""
+        """Exclusive access to the target. A process that is stopped in here is killed by the next one that waits."""
         self.make_folder()
         lock = filelock.FairLock(os.path.join(self.folder, "lock"))
         if not self._taken(lock):
@@ -205,7 +205,7 @@ class Marks:
         self._local = True
 
     def new_path(self) -> str:
-        """A new path in the hidden folder, named so that `sweep` can tell when its writer is gone."""
+        """A new path in the hidden folder, named so that `sweep` can check whether its writer is gone."""
         return os.path.join(self.make_folder(), new_name())
 
     def sweep(self) -> None:
@@ -217,7 +217,7 @@ class Marks:
 
     @contextmanager
     def explain_errors(self) -> Iterator[None]:
-        """Turns an OSError into one line that tells a person what to do."""
+        """Turn an OSError into one line that says what to do."""
         try:
             yield
         except OSError as error:

@@ -31,7 +31,7 @@ _REFUSALS = 16  # kept in the pointer
 class Object:
     """The object `s3://bucket/key` (or gs://, az://), replaced as a whole.
 
-    Each write puts its payload under a key of its own, `KEY.releases/TOKEN-…`, and then changes one
+    Each write puts its payload under a new key, `KEY.releases/TOKEN-…`, and then changes one
     small object, `KEY.nightlatch`, by compare-and-swap: it has the marks and the key of what is published.
     Readers follow it (`read`, or `key`); a plain GET of `KEY` finds nothing. `keep` payloads stay: those
     that rollbacks return to, then the newest. The payload of a writer that was killed stays too, and

@@ -56,7 +56,7 @@ class OnDisk:
         return self._marks.landings()
 
     def _shown(self) -> str:
-        """What is at the path now, as a word that no other write gets: a folder's release, a file's inode.
+        """What is at the path now, as text that no other write gets: a folder's release, a file's inode.
 
         The same for both kinds of gate, since they share their marks.
         """

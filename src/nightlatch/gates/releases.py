@@ -1,6 +1,6 @@
 """What a rollback returns to: the release that was live when the current one was published.
 
-`names` are the releases that are kept, the oldest first; `history` maps each to the one that was live before it.
+`names` are the releases that are kept, the oldest first; `history` maps each to the release that was live before it.
 """
 
 from __future__ import annotations

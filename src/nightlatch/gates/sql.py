@@ -69,8 +69,8 @@ class Sql:
                 conn.execute("UPDATE articles SET …")
 
     The transaction commits only if no newer holder has sealed the gate: a seal waits for it, or ends it.
-    It refuses with `StaleToken` before the block's first statement. Whoever writes past the gate is kept
-    out only where triggers stand on the tables: `nightlatch gate install`, or `install` here.
+    It refuses with `StaleToken` before the block's first statement. A write that bypasses the gate is
+    refused only if its table has triggers: `nightlatch gate install`, or `install` here.
 
     Holders after us, on any machine, seal by the URL alone. It never carries a password: libpq finds
     that in PGPASSWORD, ~/.pgpass or a service file. Without a `url` it is taken from the first
@@ -195,7 +195,7 @@ class Sql:
             if entered:
                 return entered
             # The mark is written through the URL and looked for on the connection, never the other way round:
-            # so a connection to another database than the one that later holders seal admits nobody.
+            # so a connection to a database that later holders do not seal admits nobody.
             self.seal(mark, by)
         raise UsageError(
             f"this connection is not to the database that {self.url} names: a seal there would not be seen here. "

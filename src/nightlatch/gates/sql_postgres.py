@@ -233,7 +233,7 @@ class PostgresMarks:
             self.connection.execute(query, values)
         except psycopg.errors.LockNotAvailable:
             self.connection.execute("ROLLBACK TO old")  # sets the timeout back, too
-            with watch.over(self.connection):
+            with watch.ending_blockers(self.connection):
                 self.connection.execute(query, values)
         else:
             _set(self.connection, "lock_timeout", PATIENCE)

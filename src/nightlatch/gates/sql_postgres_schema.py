@@ -108,7 +108,7 @@ def exists(connection: Connection[Any]) -> bool:
 def ensure(connection: Connection[Any]) -> None:
     if not exists(connection):
         with connection.transaction():
-            connection.execute("SET LOCAL lock_timeout = '30s'")  # one stopped in an older version's gate
+            connection.execute("SET LOCAL lock_timeout = '30s'")  # a process may be stopped in an older version's gate
             # IF NOT EXISTS does not protect against another session that does the same at this moment.
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('nightlatch gates', 0))")
             connection.execute(_MADE.encode())

@@ -1,7 +1,7 @@
 """Several statements in one message on the user's connection, below psycopg's cursors.
 
-A cursor costs as much as the check itself, and in its default mode psycopg would send, and wait for, a
-BEGIN of its own.
+A cursor costs as much as the check itself, and in its default mode psycopg would send a separate BEGIN and wait for
+it.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # By URL: passages (place in the table, number) of this process whose transactions have ended, to be written over.
 _spare: dict[str, list[tuple[str, int]]] = {}
-os.register_at_fork(after_in_child=_spare.clear)  # or both would wait for each other at one row
+os.register_at_fork(after_in_child=_spare.clear)  # otherwise parent and child would wait for each other at one row
 
 _ENDED = (
     "the block ended its transaction by itself: what it wrote after that was not fenced, and {}. "

@@ -1,7 +1,7 @@
 """Ending the session of an older holder that keeps a seal waiting.
 
 A client stopped in COPY, or while it fetches, is not idle for the server, so no idle timeout ends it. A second
-connection sees which session the seal waits for.
+connection finds the session that the seal waits for.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class SealWatch:
         self._reason = ""
 
     @contextmanager
-    def over(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
+    def ending_blockers(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
         """While the block waits for a lock on `connection`, end the session that holds it."""
         thread = threading.Thread(
             target=self._look, args=(connection.info.backend_pid,), name="nightlatch-watch", daemon=True

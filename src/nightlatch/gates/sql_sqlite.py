@@ -70,7 +70,7 @@ class Sqlite:
         return cls(path)
 
     def exclusive(self, gate: str, mark: Mark | None) -> Any:
-        """With a mark: it must be the database that was sealed before. Without one, a person says that it is."""
+        """With a mark: it must be the database that was sealed before. Without: a person has decided that it is."""
         return self._exclusive(gate, expected=mark is not None)
 
     @contextmanager

@@ -104,9 +104,9 @@ def _trigger(gate: str, table: str, verb: str) -> str:
     return f"nightlatch:{gate}:{table}:{verb}"
 
 
-def _name(word: str) -> str:
-    return '"' + word.replace('"', '""') + '"'
+def _name(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
 
 
-def _text(word: str) -> str:
-    return "'" + word.replace("'", "''") + "'"
+def _text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

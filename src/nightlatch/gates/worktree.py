@@ -94,13 +94,26 @@ class Worktree:
         if code == 0:
             return self.tip()
         self.run("rebase", "--abort")
+        kept = f"nothing was pushed, and the work is kept in {self.folder} as {before[:12]}. There: "
+        then = (
+            f"then push it (from a run's workspace, whose own push is off, with git push URL HEAD:{branch}, and then "
+            f"nightlatch resolve RUN done)"
+        )
+        if blocking := _untracked_in_the_way(err):
+            raise Conflict(
+                f"somebody else's push to {branch} has files that are here too and not tracked by git: "
+                f"{', '.join(blocking)}. It needs a person: {kept}move them away or commit them, "
+                f"git pull --rebase, {then}"
+            )
         files = sorted({line.rpartition(" in ")[2] for line in out.splitlines() if line.startswith("CONFLICT")})
+        if not files:
+            raise Conflict(
+                f"this push cannot be rebased onto somebody else's push to {branch} ({_last_line(err)}). It needs a "
+                f"person: {kept}git pull --rebase, {then}"
+            )
         raise Conflict(
-            f"somebody else's push to {branch} conflicts with this one"
-            + (f" in {', '.join(files)}" if files else f" ({_last_line(err)})")
-            + f". It needs a person: nothing was pushed, and the work is kept in {self.folder} as {before[:12]}. "
-            f"There: git pull --rebase, resolve, then push it (from a run's workspace, whose own push is off, with git "
-            f"push URL HEAD:{branch}, and then nightlatch resolve RUN done)"
+            f"somebody else's push to {branch} conflicts with this one in {', '.join(files)}. It needs a person: {kept}"
+            f"git pull --rebase, resolve, {then}"
         )
 
     def add_trailers(self, tip: str, trailers: Mapping[str, str]) -> str:
@@ -156,6 +169,14 @@ class Worktree:
         except FileNotFoundError as error:
             raise GateUnreachable("git is not installed: install git 2.24 or newer") from error
         return code, out.decode(errors="surrogateescape").strip("\n"), err.decode(errors="replace")
+
+
+def _untracked_in_the_way(err: str) -> list[str]:
+    """The files that git refuses to overwrite: indented, below a line that says so. (Our git speaks English.)"""
+    _, found, below = err.partition("untracked working tree files would be")
+    lines = below.splitlines()[1:] if found else []
+    end = next((number for number, line in enumerate(lines) if not line.startswith("\t")), len(lines))
+    return [line.strip() for line in lines[:end]]
 
 
 def _last_line(err: str) -> str:

@@ -239,7 +239,7 @@ def _with_uses(call: Call, asked: Asked, prices: list[Price], uses: int) -> Call
     if not asked.tools:
         return call
     fee = max(one.dearest(tool) for one in prices for tool in asked.tools)
-    return replace(call, fee=price.up(fee * uses), extra=TOOL_TOKENS * uses)
+    return replace(call, fee=price.rounded_up(fee * uses), extra=TOOL_TOKENS * uses)
 
 
 def _unpriced(asked: Asked) -> str:

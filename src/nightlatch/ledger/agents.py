@@ -32,7 +32,7 @@ class AgentRow:
     used: Amounts = Amounts()  # of what the vendor counted: what is recorded
     began: float
     changed: float
-    ended: float | None = None  # when the vendor was seen to say so
+    ended: float | None = None  # when the vendor reported it
 
 
 _IS = ("job", "launch", "began")
@@ -60,7 +60,7 @@ class Agents:
         return AGENT.read(rows[0]) if rows else None
 
     def by_handle(self, handle: str) -> AgentRow | None:
-        """The newest that has it."""
+        """The newest agent with this handle."""
         sql = _SELECT + " WHERE handle = :handle ORDER BY began DESC LIMIT 1"
         rows = self._tables.read(sql, handle=handle)
         return AGENT.read(rows[0]) if rows else None
@@ -69,7 +69,7 @@ class Agents:
         return [AGENT.read(row) for row in self._tables.read(_SELECT + " WHERE run = :run ORDER BY began", run=run)]
 
     def open(self) -> list[AgentRow]:
-        """Those that were not seen to end, the oldest first."""
+        """Agents whose end is not known, the oldest first."""
         rows = self._tables.read(
             _SELECT + " WHERE ended IS NULL AND status <> :prepared ORDER BY began", prepared=PREPARED
         )
@@ -80,7 +80,7 @@ class Agents:
         return list(map(AGENT.read, rows))
 
     def put(self, row: AgentRow, by: str) -> None:
-        """A person, or a command that a person typed, has seen what became of it."""
+        """Record what a person, or a command that a person typed, found out about it."""
         with self._tables.on_chain(row.job) as chain:
             chain(AGENT.put, **AGENT.by_column(row))
             facts = {"handle": row.handle, "provider": row.provider, "status": row.status, "note": row.note or None}

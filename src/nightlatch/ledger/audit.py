@@ -1,4 +1,4 @@
-"""Is the journal whole, and does the rest of the ledger say what it says?
+"""Is the journal whole, and does the rest of the ledger agree with it?
 
 Every chain is read from its first entry to its head, every run is compared with its links in its job's chain, and
 rows with what follows from their entries (`replay`). The owner of the database can recompute all of it. So heads go out
@@ -39,7 +39,7 @@ _RUNS = _ENTRIES.format(which=f"chain NOT LIKE 'job:%' AND chain NOT LIKE '{STEP
 _HEAD = """
 SELECT seq FROM {prefix}chain WHERE name = :chain UNION ALL SELECT seq FROM {prefix}run WHERE id = :chain
 """
-_RUN, _ITEMS, _EFFECT = map(kinds.telling, (kinds.RUN, kinds.ITEMS, kinds.EFFECT))
+_RUN, _ITEMS, _EFFECT = map(kinds.evidence_for, (kinds.RUN, kinds.ITEMS, kinds.EFFECT))
 _CUTS = f"SELECT chain, seq, at, body FROM {{prefix}}journal WHERE kind = '{kinds.CUT}' ORDER BY chain, seq"
 _SKEW = 3_600_000  # ms that the clock of a log line may be off
 
@@ -94,7 +94,7 @@ def verify(tables: Tables, kept: Iterable[str] = (), keep: float | None = None) 
         cuts = tables.read(_CUTS)
         verdict = _Audit(tables, heads_kept, cuts, keep).run()
         if not verdict.breaks or tables.read(_CUTS) == cuts:
-            return verdict  # else something was pruned meanwhile, and is not missing
+            return verdict  # otherwise something was pruned meanwhile, and is not missing
 
 
 class _Audit:
@@ -103,7 +103,7 @@ class _Audit:
         self._bare = {head.hash for head in kept if not head.chain}
         self._points: dict[str, dict[int, list[tuple[str, str]]]] = {}  # chain → seq → (hash it must have, its source)
         self._cuts: dict[str, list[RetentionCut]] = {}  # by job's chain
-        self._cut: dict[str, RetentionCut] = {}  # job's chain → the one that took the most of it away
+        self._cut: dict[str, RetentionCut] = {}  # job's chain → the cut that removed the most of it
         for chain, seq, at, body in cuts:
             try:
                 self._note_cut(chain, seq, at, unpack(body))
@@ -179,7 +179,7 @@ class _Audit:
                         if number <= known:
                             replay.enter(number, at, kind, body)
                     elif replay and kind in _ITEMS:
-                        self._items.tell(replay.row["job"], chain, body)
+                        self._items.add_entry(replay.row["job"], chain, body)
                 except (LookupError, ValueError, UsageError):
                     self._break(chain, number, f"is not what was written there: no {kind!r} of ours has these facts")
             broken = chain in self._breaks
@@ -243,7 +243,7 @@ class _Audit:
         elif known and kind in _EFFECT:
             self._effects[facts["scope"], facts["key"]] = row_checks.effect_row(facts)
         elif kind in _ITEMS:
-            self._items.say(chain.removeprefix("job:"), "", facts["status"], facts["keys"])
+            self._items.add(chain.removeprefix("job:"), "", facts["status"], facts["keys"])
 
     def _follow_cut(self, chain: str, seq: int, facts: dict[str, str]) -> None:
         # One that is not among them was made since they were read, or its facts make no sense.
@@ -259,7 +259,7 @@ class _Audit:
             self._links.setdefault(run, Links()).carry(cut.before, int(place), status)
 
     def _follow_steps(self, kind: str, body: str) -> None:
-        """Some tell how far the run's steps had come."""
+        """Some entries name the head of the run's steps at that time."""
         head = unpack(body).get("steps") if "steps" in kinds.ROWS[kind].fields[kinds.RUN] else None
         if head:
             self._expect(*parse_head(head), "its run's chain")
@@ -285,7 +285,7 @@ class _Audit:
         return Replay(links, whole=links.whole or job_chain(row["job"]) not in self._cut)
 
     def _check_linked(self) -> None:
-        """Every run is known to its job's chain: one inside another from its end on."""
+        """Every run must be in its job's chain; a nested run, once it has ended."""
         for run, row in self._snapshot.runs.items():
             chain, begun_inside = job_chain(row["job"]), row["parent"] and row["status"] == "running"
             if not begun_inside and self._linked_in.get(run) != chain and chain not in self._breaks:
@@ -312,7 +312,7 @@ class _Audit:
                 self._break(chain, min(points), f"is missing, with its whole chain: {says} knows it")
 
     def _was_pruned(self, chain: str) -> bool:
-        """Does its own job say that it was, and is nothing of it left?"""
+        """Does its job's chain say so, and is nothing of it left?"""
         run = chain.removeprefix(STEPS).partition("#")[0]
         jobs = [self._linked_in[run]] if run in self._linked_in else list(self._cuts)
         named = any(run in cut.runs for job in jobs for cut in self._cuts.get(job, ()))
@@ -348,7 +348,7 @@ class _Audit:
 
     def _read(self, sql: str) -> Iterator[Row]:
         chain, seq, full = "", 0, True
-        while full:  # not until a page is empty: writers could put off that one for ever
+        while full:  # not until a page is empty: writers could postpone that for ever
             rows = self._tables.read(sql, chain=chain, seq=seq, most=_PAGE)
             yield from rows
             full = len(rows) == _PAGE

@@ -2,7 +2,7 @@
 
 An entry's hash covers the hash before it, its chain, its place, its time, its kind and its body, so an
 entry that is changed, removed or moved breaks the chain there. The encoding is frozen: a changed byte
-here would make every kept head worthless. Golden vectors in the tests hold it.
+here would make every kept head worthless. Golden vectors in the tests check it.
 """
 
 from __future__ import annotations

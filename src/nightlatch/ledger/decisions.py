@@ -1,5 +1,5 @@
-"""What people decide and observers see. No token: a compare-and-set on the run's status, on its job's chain,
-with the name of the person or machine."""
+"""What people decide and observers find. No token is needed: each is a compare-and-set on the run's status, recorded on
+its job's chain with the name of the person or machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UPDATE {prefix}run SET status = :status, cancel = :cancel, reason = :reason, cha
   held = CAST(:held AS BIGINT), approved = :approved, ended = CASE WHEN :ends = 1 THEN :at ELSE ended END
 WHERE id = :id AND status = :was_status AND attempt = :was_attempt AND cancel = :was_cancel RETURNING id
 """
-# The attempt that a person calls a success is one: what is done `--again` begins after it, from the beginning.
+# An attempt that a person calls a success counts as one: a later `--again` starts from the beginning.
 _SUCCEEDED = """
 UPDATE {prefix}attempt SET status = 'succeeded',
   reason = CASE WHEN reason = '' THEN :reason ELSE reason || '; ' || :reason END
@@ -41,7 +41,7 @@ SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND kind = :kin
 
 
 def seen(run: RunRow) -> str:
-    """What a person's decision about a run is drawn from. The run's own head moves with every report of progress."""
+    """The state that a person decides on. Not the run's head: that moves with every report of progress."""
     return f"{run.status} {run.attempt} {run.anchor}"
 
 
@@ -57,8 +57,8 @@ def change(
     approved: str = "",
     **facts: object,
 ) -> RunRow | None:
-    """Move the run to `status` if it is still as it was seen; None, and nothing moved, if not. `cancel`: who asked
-    for its end. `held`: until when it waits for an approval; `approved`: the head of the plan that got it."""
+    """Move the run to `status` if it is still as it was seen; None, and nothing moved, if not. `cancel`: the person
+    that requested its end. `held`: until when it waits for an approval; `approved`: the approved plan's head."""
     facts |= {name: fact for name, fact in (("held", held), ("approved", approved)) if fact}
     assert statuses.may_follow(run.status, status), f"{status} cannot follow {run.status}"
     with tables.on_chain(run.job) as chain:
@@ -128,14 +128,14 @@ def resolve(tables: Tables, run: RunRow, outcome: str, by: str) -> RunRow | None
 
 
 def hold(tables: Tables, run: RunRow, until: float) -> RunRow | None:
-    """Have it wait, unstarted, for an approval."""
+    """Let it wait, unstarted, for an approval."""
     if run.status != statuses.PENDING:
         return run
     return change(tables, run, statuses.WAITING, kinds.HELD, held=until)
 
 
 def approve(tables: Tables, run: RunRow, head: str, by: str) -> RunRow | None:
-    """Let the plan that was seen, by its `head`, begin to land. Approved again, it is as it was."""
+    """Let the plan that was seen, by its `head`, begin to land. A second approval changes nothing."""
     if run.approved and run.status not in (*statuses.NEEDS_PERSON, statuses.SUCCEEDED):
         return run
     if run.status != statuses.WAITING or run.held is None:
@@ -175,7 +175,7 @@ def attention(tables: Tables, run: RunRow, reason: str, by: str) -> RunRow | Non
 
 
 def set_budget(tables: Tables, run: RunRow, caps: str, by: str) -> None:
-    """In place of the one it was started with."""
+    """Replace the budget that it was started with."""
     with tables.on_chain(run.job) as chain:
         chain(_PUT_BUDGET, run=run.id, caps=caps)
         chain.append(kinds.BUDGET, run=run.id, caps=caps, by=by)
@@ -188,13 +188,13 @@ def budget_of(tables: Tables, run: str, *, patience: float) -> str:
 
 
 def acknowledge(tables: Tables, run: RunRow, by: str) -> None:
-    """A failed attempt needs nobody any more, until another one fails."""
+    """A person has seen the failed attempt: it needs no attention until another one fails."""
     with tables.on_chain(run.job) as chain:
         chain.append(kinds.ACKNOWLEDGED, run=run.id, attempt=run.attempt, by=by)
 
 
 def acknowledged(tables: Tables, job: str) -> frozenset[tuple[str, int]]:
-    """(run, attempt) of each."""
+    """(run, attempt) of each acknowledged failure."""
     rows = tables.read(_ACKNOWLEDGED, chain=job_chain(job), kind=str(kinds.ACKNOWLEDGED))
     return frozenset((entry.facts["run"], int(entry.facts["attempt"])) for entry in map(ENTRY.read, rows))
 

@@ -1,4 +1,4 @@
-"""Effects in the ledger: each verb moves one row from the status it was seen in, and says so on its scope's chain.
+"""Effects in the ledger: each verb moves one row from the status it was seen in, and journals it on its scope's chain.
 
 The row carries the token and the grant of the holder that began it; every holder's verb compares them where it
 writes, so that a holder that was overtaken records nothing.
@@ -47,7 +47,7 @@ EFFECT = TypedTable("effect", Effect)
 
 _FIND = f"SELECT {EFFECT.names} FROM {{prefix}}effect WHERE scope = :scope AND key = :key"
 
-# An effect with a known outcome, or with none that is known, is never begun: only one that is proven not done.
+# Only an effect that is proven not done is begun again: not one that is done, or whose outcome is unknown.
 _BEGIN = f"""
 {EFFECT.put}
 ON CONFLICT (scope, key) DO UPDATE SET
@@ -58,8 +58,8 @@ WHERE effect.status = 'failed' AND effect.token < excluded.token AND effect.atte
 RETURNING {EFFECT.names}
 """
 
-# An early end leaves the deadline as it is: the server may have the request of a client that is gone. A late one
-# (nobody could see to it in time) moves it on.
+# An early end leaves the deadline as it is: the server may have the request of a client that is gone. An end that was
+# noticed late postpones it.
 _MOVE = f"""
 UPDATE {{prefix}}effect SET status = :status, exit_code = CAST(:exit_code AS BIGINT), result = :result,
   reason = :reason, changed = :at, deadline = CASE WHEN :over = 1 AND deadline < :at THEN :at ELSE deadline END
@@ -123,7 +123,7 @@ class Effects:
             return self._moved(chain, rows, scope, key, kinds.EFFECT_BEGUN, by=str(holder), command=command)
 
     def finish(self, effect: Effect, status: str, *, exit_code: int | None, result: str, reason: str) -> Effect:
-        """Its holder says how it ended, now that nothing of its command is left.
+        """Its holder records how it ended, now that nothing of its command is left.
 
         Raises `StaleToken` when another has judged it meanwhile.
         """
@@ -139,12 +139,12 @@ class Effects:
         )
 
     def reap(self, effect: Effect) -> Effect:
-        """Begun by a holder that is gone, which the lease's present holder knows: it may have acted, until now."""
+        """For the lease's present holder: the one that began it is gone and may have acted, so it is in doubt."""
         why = f"{effect.holder} was gone before it could say how it ended"
         return self._move(effect, BEGUN, IN_DOUBT, kinds.EFFECT_IN_DOUBT, reason=why, over=True)
 
     def decide(self, effect: Effect, status: str, *, by: str, result: str = "") -> Effect:
-        """A probe or a person says what became of an effect in doubt."""
+        """Record what a probe or a person found out about an effect in doubt."""
         assert status in (DONE, FAILED)
         return self._move(
             effect, IN_DOUBT, status, kinds.EFFECT_RESOLVED, result=result or effect.result, reason=by, by=by
@@ -164,7 +164,7 @@ class Effects:
         result: str,
         reason: str,
     ) -> Effect:
-        """Another machine's effect, as the shared store tells it: this ledger has not seen it, or not its end."""
+        """Another machine's effect, as the shared store has it: this ledger has not seen it, or not its end."""
         with self._tables.on_chain(scope) as chain:
             at = chain.at / 1000
             learned = Effect(

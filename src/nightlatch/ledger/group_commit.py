@@ -23,7 +23,7 @@ class GroupCommit(Generic[T]):
         self._write = write
         self._mutex = allocate_lock()  # for the two fields below; never held while writing
         self._queue: list[_QueuedWrites[T]] = []
-        self._taken = False  # a thread writes
+        self._taken = False  # a thread is writing
 
     def take(self, *whats: T) -> None:
         """Return when they are written, in one commit; raises what that raised."""
@@ -65,7 +65,7 @@ class GroupCommit(Generic[T]):
                 self._taken = False
 
     def _write_queued(self, mine: _QueuedWrites[T]) -> None:
-        """With the turn: write what is queued, and give the turn on. `mine` is the first in the queue."""
+        """With the turn: write what is queued, and pass the turn on. `mine` is the first in the queue."""
         with self._mutex:
             most = next((place for place, call in enumerate(self._queue) if call.alone), _MOST)
             calls = self._queue[: min(most, _MOST)]

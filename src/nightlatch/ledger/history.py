@@ -1,4 +1,4 @@
-"""What observers ask of many runs at once: each question is answered from an index or from the tally, so that it takes
+"""Queries of observers over many runs: each is answered from an index or from the tally, so that it takes
 as long with a million runs as with ten thousand."""
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 _UNITS = ", ".join(UNITS)
 _SERIES = f"""
 SELECT id, changed, status, elapsed, done, {_UNITS} FROM {{prefix}}run
-WHERE job = :job AND parent = '' AND changed >= :since ORDER BY changed DESC LIMIT :most
+WHERE job = :job AND parent = '' ORDER BY changed DESC LIMIT :most
 """
 _STRIP = """
 SELECT changed, status, elapsed FROM {prefix}run WHERE job = :job AND parent = '' ORDER BY changed DESC LIMIT :most
 """
-# The chain's condition is no plain comparison: without statistics a database would walk the whole chain of a busy job.
+# The chain's condition is not a plain comparison: without statistics a database would walk a busy job's whole chain.
 _RARELY = f"""
 SELECT {ENTRY.names} FROM {{prefix}}journal WHERE at >= :since AND at < :until AND {RARE}{{{{which}}}}
 ORDER BY at DESC LIMIT :most
@@ -59,7 +59,7 @@ _CHAIN = f"""
 SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND seq < :before ORDER BY seq DESC LIMIT :most
 """
 _EVER = 32_503_680_000.0  # later than any entry
-_MOST = 10_000  # of what is counted: nobody reads how many more there are
+_MOST = 10_000  # rows that are counted: beyond this the exact number does not matter
 _BEFORE = "SELECT id FROM {prefix}run WHERE id < :run ORDER BY id DESC LIMIT 1"
 _AFTER = "SELECT id FROM {prefix}run WHERE id > :run ORDER BY id LIMIT 1"
 _LENGTH = "SELECT seq FROM {prefix}chain WHERE name = :name"
@@ -97,9 +97,9 @@ class History:
         """Sums by these columns, of days from `since` to `until`, attempts at work too."""
         return tally.report(self._tables, by, job=job, since=since, until=until, running=running)
 
-    def series(self, job: str, *, since: float = 0.0, most: int = 400) -> list[RunPoint]:
+    def series(self, job: str, *, most: int = 400) -> list[RunPoint]:
         """A job's newest runs, the oldest of them first."""
-        rows = self._tables.read(_SERIES, job=job, since=round(since * 1000), most=most)
+        rows = self._tables.read(_SERIES, job=job, most=most)
         return [
             RunPoint(run=run, at=at / 1000, status=status, elapsed=elapsed / 1000, items=done,
                      amounts=amounts(dict(zip(UNITS, parts, strict=True))))
@@ -128,7 +128,7 @@ class History:
         return list(map(ENTRY.read, self._tables.read(_CHAIN, chain=name, before=before, most=most)))
 
     def length(self, job: str) -> int:
-        """How long a job's chain is: it grows with every run that ends, and with what people say of the job."""
+        """How long a job's chain is: it grows with every run that ends, and with what people decide about the job."""
         rows = self._tables.read(_LENGTH, name=job_chain(job))
         return int(rows[0][0]) if rows else 0
 
@@ -173,7 +173,7 @@ class History:
         return [(row[:size], amounts(dict(zip(UNITS, row[size:], strict=True)))) for row in rows]
 
     def short(self, run: str, least: int = 4) -> str:
-        """A run's id, cut to what no other one begins with."""
+        """A run's id, shortened as far as no other id begins the same way."""
         near = [other for sql in (_BEFORE, _AFTER) for (other,) in self._tables.read(sql, run=run)]
         for length in range(least, len(run)):
             if not any(other.startswith(run[:length]) for other in near):

@@ -2,7 +2,7 @@
 
 A call that only its run's caps bound is held by one insert: a run has one accountant. Under a cap that several runs
 share, the sum and the insert are one transaction, which takes the cap's row first: of two that would both fit into what
-is left, the second one sees the first. What was settled meanwhile only lowers the sum.
+is left, the second one counts the first. What was settled meanwhile only lowers the sum.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ HOLD = TypedTable("held", Hold)
 
 
 class _Removal(Table):
-    """As a table of a guarded write: rows of these keys go."""
+    """A table for a guarded write that deletes the rows of these keys instead of inserting."""
 
     def __init__(self) -> None:
         super().__init__("held", {"run": "TEXT", "attempt": "BIGINT", "call": "BIGINT"})
@@ -109,7 +109,7 @@ class Holds:
     def put_within(
         self, caps: Iterable[tuple[str, str, str]], decide: Callable[[dict[tuple[str, str, str], int]], Hold | None]
     ) -> Hold | None:
-        """Under caps that runs share, each a (job, period, unit): what `decide` makes of what is taken of them."""
+        """Under caps that runs share, each a (job, period, unit): `decide` gets what is taken of each."""
         wanted = list(caps)
         with self._tables.database.transaction() as execute:
             for name in sorted({f"{job}/{period}" for job, period, _ in wanted}):
@@ -132,7 +132,7 @@ class Holds:
                 execute(sql, run=hold.run, attempt=hold.attempt, call=hold.call)
 
     def taken(self, job: str, period: str, unit: str) -> int:
-        """Of a shared cap, by all that count against it."""
+        """How much of a shared cap is taken, by all that count against it."""
         day, since = self._tables.days.beginning(period)
         values = {"day": day, "since": since} | ({"job": job} if job else {})
         return int(self._tables.read(_taken_sql(unit, job), **values)[0][0])

@@ -38,13 +38,13 @@ _ENTRIES = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AN
 
 
 class JournalReader:
-    """Of one reader."""
+    """The position of one reader."""
 
     def __init__(self, tables: Tables, reader: str) -> None:
         self._tables, self._reader = tables, reader
 
     def begin(self) -> None:
-        """What happened long before anybody asked for it is not read."""
+        """Register the reader, if it is new: what happened long before that is not read."""
         if self._tables.read(_CURSOR, reader=self._reader, chain=_EVERYTHING):
             return
         with self._tables.database.transaction() as execute:
@@ -64,7 +64,7 @@ class JournalReader:
         return list(map(ENTRY.read, read(_ENTRIES, chain=job_chain(job), seq=seq, most=_MOST)))
 
     def move(self, job: str, seq: int, write: Read | None = None) -> None:
-        """All up to there is read."""
+        """Mark everything up to `seq` as read."""
         values = {"reader": self._reader, "chain": job_chain(job), "seq": seq}
         if write:
             write(_MOVE, **values)

@@ -11,7 +11,7 @@ from ..errors import UsageError
 
 @value(frozen=True, kw_only=True)
 class KeptHead:
-    """One of them; with the log line that it came with, also when."""
+    """One head; `at` is the time of the log line that it was in."""
 
     chain: str  # "": a bare hash
     seq: int

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 ROWS: dict[str, EntryKind] = {}
 
 RUN, JOB, STEPS = "run", "job", "steps"  # chains
-ITEMS, EFFECT = "items", "effect"  # what else than a run an entry may tell of
+ITEMS, EFFECT = "items", "effect"  # what an entry may be about, besides a run
 
-# For SQL: what happens rarely, in the words of the partial index `journal_rare`, which is used for nothing else.
+# For SQL: rare entries. It must match the condition of the partial index `journal_rare`, or that is not used.
 RARE = """kind NOT IN ('opened', 'started', 'ended', 'progress', 'usage',
   'steps', 'effect', 'effect-begun', 'effect-done', 'step-begun', 'step-done', 'input', 'workspace', 'publishing',
   'published', 'batch', 'lent')"""
@@ -34,25 +34,25 @@ class EntryKind(str):
 
     fields: dict[str, frozenset[str]]  # by the chain that it may be on
     sentence: str
-    tells: str  # of which rows the audit takes its word: RUN, ITEMS, EFFECT; "" of none
-    often: bool  # of several in a row the last one says all
+    evidence: str  # the rows that the audit checks against it: RUN, ITEMS, EFFECT; "": none
+    often: bool  # of several in a row, the last one includes the others
 
-    def __new__(cls, name: str, sentence: str, *, tells: str = "", often: bool = False, **fields: str) -> EntryKind:
-        """A sentence has facts in braces. Of [this {first}|or this] comes the first part whose facts there are, and
-        with [word? this] only if there is that one."""
-        made = super().__new__(cls, name)
-        made.fields = {chain: frozenset(names.split()) for chain, names in fields.items()}
-        made.sentence, made.tells, made.often = sentence, tells, often
-        ROWS[name] = made
-        return made
+    def __new__(cls, name: str, sentence: str, *, evidence: str = "", often: bool = False, **fields: str) -> EntryKind:
+        """A sentence has facts in braces. [this {first}|or {this}] shows the first part whose facts are all there;
+        [fact? this] shows the part only if there is such a fact."""
+        kind = super().__new__(cls, name)
+        kind.fields = {chain: frozenset(names.split()) for chain, names in fields.items()}
+        kind.sentence, kind.evidence, kind.often = sentence, evidence, often
+        ROWS[name] = kind
+        return kind
 
     @property
     def is_link(self) -> bool:
         """On a job's chain it only points to an entry of a run's."""
         return RUN in self.fields and JOB in self.fields
 
-    def tell(self, facts: Mapping[str, str]) -> str:
-        """The sentence; a fact that it cannot do without, and that is not there, is an ellipsis."""
+    def describe(self, facts: Mapping[str, str]) -> str:
+        """The sentence; a required fact that is missing becomes an ellipsis."""
         text, *optional = self.sentence.split("[")
         found = [_filled(text, facts, "…")]
         for part in optional:
@@ -76,13 +76,13 @@ def body(kind: str, chain: str, facts: Mapping[str, object]) -> str:
     return pack(facts)
 
 
-def telling(*of: str) -> frozenset[str]:
-    """The kinds that the audit compares these rows with."""
-    return frozenset(str(kind) for kind in ROWS.values() if kind.tells in of)
+def evidence_for(*of: str) -> frozenset[str]:
+    """The kinds of entries that the audit checks these rows against."""
+    return frozenset(str(kind) for kind in ROWS.values() if kind.evidence in of)
 
 
 def _filled(text: str, facts: Mapping[str, str], missing: str = "") -> str:
-    """With its facts; "" if one is absent and has no replacement."""
+    """The text with its facts; "" if one is absent and `missing` does not replace it."""
     needed, conditional, rest = text.partition("? ")
     if conditional and not facts.get(needed):
         return ""
@@ -100,16 +100,16 @@ def _filled(text: str, facts: Mapping[str, str], missing: str = "") -> str:
 # ── a run and its attempts ──
 
 OPENED = EntryKind(
-    "opened", "opened[ in run {parent}][ for {slot}][ on {host}]", tells=RUN,
+    "opened", "opened[ in run {parent}][ for {slot}][ on {host}]", evidence=RUN,
     run="job key slot command definition host parent", job=_LINK,
 )  # fmt: skip
 STARTED = EntryKind(
-    "started", "attempt {attempt} started[ on {host}] (token {token})[command? , with another command]", tells=RUN,
+    "started", "attempt {attempt} started[ on {host}] (token {token})[command? , with another command]", evidence=RUN,
     run="attempt token grant holder host command definition bounds program program_size program_time program_version"
     " commit nightlatch start hidden trace",
 )  # fmt: skip
 LOST = EntryKind(
-    "lost", "attempt {attempt} was lost: its holder {holder} is gone[; the run is {status}]", tells=RUN,
+    "lost", "attempt {attempt} was lost: its holder {holder} is gone[; the run is {status}]", evidence=RUN,
     run="attempt token holder steps status by_token by_grant", job=f"{_LINK} attempt token holder",
 )  # fmt: skip
 ENDED = EntryKind(
@@ -117,7 +117,7 @@ ENDED = EntryKind(
     "attempt {attempt} ended: {status}[ ({reason})|, exit code {exit_code}][, after {elapsed}]"
     "[; the next one is due at {again_at}][doubt? ; it may have acted, and nobody knows]"
     "[held? ; nothing has left the workspace: it waits for an approval]",
-    tells=RUN, run="attempt status exit_code reason elapsed again_at doubt tries steps held",
+    evidence=RUN, run="attempt status exit_code reason elapsed again_at doubt tries steps held",
     job=f"{_LINK} attempt status",
 )  # fmt: skip
 BEGUN_ELSEWHERE = EntryKind(
@@ -130,19 +130,19 @@ WORKSPACE = EntryKind("workspace", "its workspace is {path}[, at commit {commit}
 EXCEPTION = EntryKind("exception", "it reported a failure[: {reason}]", run="reason traceback")
 LENT = EntryKind("lent", "a process of the run records its steps itself", run="")
 PROGRESS = EntryKind(
-    "progress", "progress: {done}[ of {total}][ ({message})]", tells=RUN, often=True, run="done total message"
+    "progress", "progress: {done}[ of {total}][ ({message})]", evidence=RUN, often=True, run="done total message"
 )
 USAGE = EntryKind(
     "usage",
     "used" + "".join(f"[ {unit}={{{unit}}}]" for unit in UNITS) + "[ for {item}][, model {model}]",
-    tells=RUN, often=True, run=" ".join(UNITS) + " model kind source item tag agent id call began ended",
+    evidence=RUN, often=True, run=" ".join(UNITS) + " model kind source item tag agent id call began ended",
 )  # fmt: skip
 NOTED = EntryKind(
     "noted", "it reported" + "".join(f"[ {unit}={{{unit}}}]" for unit in METERED) + ", which the gateway has counted",
     run=" ".join(METERED),
 )  # fmt: skip
 
-# ── what people decide of a run, and observers see ──
+# ── what people decide about a run, and observers find ──
 
 SLEPT = EntryKind("slept", "{host} slept for {elapsed}", job="host elapsed until")
 
@@ -214,15 +214,19 @@ NOT_PUBLISHED = EntryKind("not-published", "not published to {target}: {reason}"
 
 EFFECT_OF_RUN = EntryKind("effect", "effect {key}: {status}[ ({reason})][, by a {by}]", run="key status reason by")
 _OF_EFFECT = "scope key attempt token status"
-EFFECT_BEGUN = EntryKind("effect-begun", "effect {key} begun by {by}", tells=EFFECT, job=f"{_OF_EFFECT} by command")
+EFFECT_BEGUN = EntryKind("effect-begun", "effect {key} begun by {by}", evidence=EFFECT, job=f"{_OF_EFFECT} by command")
 _ENDED = f"{_OF_EFFECT} exit_code reason by"
-EFFECT_DONE = EntryKind("effect-done", "effect {key} done", tells=EFFECT, job=_ENDED)
-EFFECT_FAILED = EntryKind("effect-failed", "effect {key} failed, surely not done[: {reason}]", tells=EFFECT, job=_ENDED)
-EFFECT_IN_DOUBT = EntryKind("effect-in-doubt", "effect {key} in doubt[: {reason}]", tells=EFFECT, job=_ENDED)
+EFFECT_DONE = EntryKind("effect-done", "effect {key} done", evidence=EFFECT, job=_ENDED)
+EFFECT_FAILED = EntryKind(
+    "effect-failed", "effect {key} failed, surely not done[: {reason}]", evidence=EFFECT, job=_ENDED
+)
+EFFECT_IN_DOUBT = EntryKind("effect-in-doubt", "effect {key} in doubt[: {reason}]", evidence=EFFECT, job=_ENDED)
 EFFECT_ENDED = {DONE: EFFECT_DONE, FAILED: EFFECT_FAILED, IN_DOUBT: EFFECT_IN_DOUBT}  # by its status
-EFFECT_RESOLVED = EntryKind("effect-resolved", "effect {key} resolved as {status}, by {by}", tells=EFFECT, job=_ENDED)
+EFFECT_RESOLVED = EntryKind(
+    "effect-resolved", "effect {key} resolved as {status}, by {by}", evidence=EFFECT, job=_ENDED
+)
 EFFECT_LEARNED = EntryKind(
-    "effect-learned", "effect {key} is {status}, by another machine[: {reason}]", tells=EFFECT,
+    "effect-learned", "effect {key} is {status}, by another machine[: {reason}]", evidence=EFFECT,
     job=f"{_OF_EFFECT} reason",
 )  # fmt: skip
 
@@ -243,13 +247,13 @@ BATCH = EntryKind("batch", "a batch; to go on with it: {again}", run="again")
 BATCH_KEY = EntryKind("batch-key", "its items are known by {key}", job="key")
 _STATUSES = (BEGUN, DONE, FAILED, IN_DOUBT, SET_ASIDE)
 _KEYS = "".join(f"[ {status}: {{{status}}}.]" for status in _STATUSES)
-ITEMS_MOVED = EntryKind("steps", f"items{_KEYS}", tells=ITEMS, run=" ".join(_STATUSES))
+ITEMS_MOVED = EntryKind("steps", f"items{_KEYS}", evidence=ITEMS, run=" ".join(_STATUSES))
 ITEMS_LOST = EntryKind(
-    "steps-lost", f"items that a lost attempt had begun{_KEYS}", tells=ITEMS, run=" ".join(_STATUSES)
+    "steps-lost", f"items that a lost attempt had begun{_KEYS}", evidence=ITEMS, run=" ".join(_STATUSES)
 )
-ITEMS_PUBLISHING = EntryKind("steps-publishing", f"publishing items{_KEYS}", tells=ITEMS, run=" ".join(_STATUSES))
+ITEMS_PUBLISHING = EntryKind("steps-publishing", f"publishing items{_KEYS}", evidence=ITEMS, run=" ".join(_STATUSES))
 ITEMS_RESOLVED = EntryKind(
-    "steps-resolved", "items resolved as {status}: {keys}", tells=ITEMS, job="status keys reason"
+    "steps-resolved", "items resolved as {status}: {keys}", evidence=ITEMS, job="status keys reason"
 )
 
 # ── a run's steps, on a separate chain ──

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .nested import NestedLedger
     from .outbox import Outbox
     from .records import Attempt, Entry, Pruned, RunRow, Usage
+    from .refused_starts import RefusedStarts
     from .slots import Slots
     from .step_log import StepLog, StepWriter
     from .writer import Writer
@@ -61,7 +62,7 @@ class Ledger:
         self, database: SqliteDatabase | PostgresDatabase, watching: SqliteDatabase | PostgresDatabase
     ) -> None:
         self._tables = Tables(database)
-        self._watching = Tables(watching)  # a writer in its transaction keeps no reader of its process waiting
+        self._watching = Tables(watching)  # so that readers do not wait for a transaction of this process
 
     @property
     def id(self) -> str:
@@ -146,7 +147,7 @@ class Ledger:
                 return ended
 
     def run(self, run_id: str) -> RunRow | None:
-        """The run by its id, or by the beginning of it, if no other begins so."""
+        """The run by its id, or by the beginning of it if that is unambiguous."""
         rows = self._tables.read(_RUN, id=run_id)
         if not rows and len(run_id) >= _SHORT and run_id.isalnum():
             rows = self._tables.read(_BEGINNING, beginning=run_id + "%")
@@ -173,10 +174,10 @@ class Ledger:
         within = ["changed >= :since", *([] if until is None else ["changed < :until"])]
         by = list(which)
         if job and status and statuses.is_terminal(status):
-            # Many runs have ended so, and few of them are the job's: SQLite, which keeps no statistics, is not to take
+            # Many runs have this status, and few of them are the job's: SQLite, which keeps no statistics, must not use
             # the index of statuses.
             by, within = ["job"], [*within, f"{'' if self.many_machines else '+'}status = :status"]
-        # Of a job, the newest of its own and the newest nested ones: each is read in its order from an index.
+        # For a job, its newest runs and its newest nested runs: an index has each of them in order.
         parts = [where(by, *within, f"parent {sign} ''") for sign in ("=", "<>")] if job else [where(by, *within)]
         newest = [
             f"SELECT * FROM (SELECT {RUN.names} FROM {{prefix}}run{part} ORDER BY changed DESC, id LIMIT :most) AS part"
@@ -186,7 +187,7 @@ class Ledger:
         return map(RUN.read, self._tables.read(sql, **which, **times, most=limit))
 
     def newest(self, job: str) -> RunRow | None:
-        """The run of a job that changed last, runs inside others left out."""
+        """The run of a job that changed last, without nested ones."""
         rows = self._tables.read(_NEWEST, job=job)
         return RUN.read(rows[0]) if rows else None
 
@@ -213,7 +214,7 @@ class Ledger:
         return tally.usage(self._tables, job, _ms(since), by_day=by_day)
 
     def used(self, job: str, unit: str, period: str, besides: RunRow | None = None) -> float:
-        """What a job has used of a unit in the current day or month, but for the newest attempt of `besides`."""
+        """What a job has used of a unit in the current day or month, without the newest attempt of `besides`."""
         return tally.used(self._tables, job, unit, period, besides)
 
     def periods(self) -> dict[str, str]:
@@ -242,7 +243,7 @@ class Ledger:
         return decisions.budget_of(self._watching, run_id, patience=_MOMENT)
 
     def resolve(self, run_id: str, outcome: str, by: str) -> RunRow:
-        """A person says how a run ended that is in doubt or needs attention: succeeded, failed or cancelled."""
+        """A person decides how a run that is in doubt or needs attention ended: succeeded, failed or cancelled."""
         return self._decided(run_id, lambda run: decisions.resolve(self._tables, run, outcome, by))
 
     def retry(self, run_id: str, by: str, *, seen: str = "") -> RunRow:
@@ -290,7 +291,7 @@ class Ledger:
         return self._decided(run_id, lambda run: decisions.attention(self._tables, run, reason, by))
 
     def note(self, job: str, kind: str, /, **facts: object) -> str:
-        """An observation by somebody without a lease: a refusal, a lapse. Returns the head of the job's chain."""
+        """Journal an observation that needs no lease: a refusal, a lapse. Returns the head of the job's chain."""
         with self._tables.on_chain(job) as chain:
             return chain.append(kind, **facts)
 
@@ -299,7 +300,7 @@ class Ledger:
         return self._last(job_chain(job), kind)
 
     def tries(self, run: RunRow) -> int:
-        """How many tries a run has behind it that waits for the next one; a person's `retry` begins the count again."""
+        """How many tries of a waiting run were made; a person's `retry` starts the count again."""
         ended = self._last(run.id, kinds.ENDED) if run.status == statuses.WAITING else None
         return int(ended.facts.get("tries", 1)) if ended else 0
 
@@ -314,7 +315,7 @@ class Ledger:
         return self._tables.now() / 1000
 
     def last_link(self, run: RunRow) -> Entry | None:
-        """The entry of its job's chain that the run was last linked by; None if retention has removed that."""
+        """The newest entry of its job's chain that links to the run; None if retention has removed it."""
         chain, seq, _ = run.anchor.rsplit(":", 2) if run.anchor else ("", "0", "")
         rows = self._tables.read(_LINKED, chain=chain, seq=int(seq))
         return ENTRY.read(rows[0]) if rows else None
@@ -322,8 +323,8 @@ class Ledger:
     def note_refusal(
         self, job: str, run: str, attempt: int, token: int, what: str, refused: StaleToken | RunEnded | LeaseLost
     ) -> None:
-        """What came too late, for `nightlatch show` of the run it belongs to. It changes nothing of that run, and that
-        it cannot be written does not hide what was refused."""
+        """Journal a write that came too late, for `nightlatch show` of its run. The run itself does not change, and a
+        failure to write this does not hide the refusal."""
         stands = refused.current.token if isinstance(refused, StaleToken) and refused.current else None
         try:
             facts = {"run": run, "attempt": attempt, "what": what, "token": token, "stands": stands, "reason": refused}
@@ -333,7 +334,7 @@ class Ledger:
 
     @property
     def address(self) -> str:
-        """What opens it from another process: a file, or a URL; "" if that would take a secret."""
+        """What opens it from another process: a file, or a URL; "" if that needs a secret."""
         return self._tables.database.address
 
     @property
@@ -362,14 +363,20 @@ class Ledger:
         return StepWriter(self._tables, run, skew=0.0)
 
     def nested_runs(self, run: RunRow) -> NestedLedger:
-        """Runs that are handled inside this one, under its grant."""
+        """The nested runs of this one, under its grant."""
         from .nested import NestedLedger
 
         return NestedLedger(self._tables, run)
 
     def nested_in(self, run: RunRow) -> list[RunRow]:
-        """The runs that this attempt has begun inside itself."""
+        """The nested runs that this attempt has begun."""
         return list(map(RUN.read, self._tables.read(_HANDLED, since=_ms(run.started), grant=run.grant, id=run.id)))
+
+    @property
+    def refused_starts(self) -> RefusedStarts:
+        from .refused_starts import RefusedStarts
+
+        return RefusedStarts(self._tables)
 
     @property
     def slots(self) -> Slots:
@@ -380,14 +387,14 @@ class Ledger:
 
     @property
     def history(self) -> History:
-        """What observers ask of many runs at once."""
+        """Queries over many runs."""
         from .history import History
 
         return History(self._tables)
 
     @property
     def outbox(self) -> Outbox:
-        """Alerts: what is to be told, and who sends it."""
+        """Alerts: what is to be sent, and which process sends it."""
         from .outbox import Outbox
 
         return Outbox(self._tables)
@@ -417,7 +424,7 @@ class Ledger:
         """Calls to models that are in flight."""
         from .holds import Holds
 
-        return Holds(self._watching)  # a commit that is being flushed keeps no call waiting
+        return Holds(self._watching)  # so that calls do not wait for a commit that is being flushed
 
     def heads(self) -> list[str]:
         """The head of every job's chain, to be kept elsewhere."""
@@ -426,7 +433,7 @@ class Ledger:
         return audit.heads(self._tables)
 
     def verify(self, heads: Iterable[str] = (), keep: float | None = 90 * 86400.0) -> AuditResult:
-        """Is the journal whole, do the rows say what it says, and does it hold these heads, which were kept elsewhere?
+        """Is the journal whole, do the rows agree with it, and does it contain these heads, which were kept elsewhere?
 
         What was pruned though it was younger than `keep` seconds has to be behind one of the heads.
         """
@@ -453,7 +460,7 @@ class Ledger:
         return pruning.prunable(self._tables, keep, done)
 
     def close(self) -> None:
-        """Let go of connections. The ledger may be used again."""
+        """Close the connections. The ledger may be used again."""
         self._tables.database.close()
         self._watching.database.close()
 

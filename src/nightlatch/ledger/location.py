@@ -59,7 +59,7 @@ def files(url: str) -> tuple[str, str]:
 
 
 def at(address: str) -> Ledger:
-    """By what `Ledger.address` says."""
+    """The ledger that `Ledger.address` names."""
     if store.ledger_of(address) != store.INSIDE:
         return in_file(address)
     from ..database.postgres import PostgresDatabase

@@ -1,9 +1,9 @@
 """Runs inside a run: one process that handles many pieces of work, each with its own key, steps and verdict.
 
-They are begun and ended under the grant of the run around them. Nothing is written when one is begun: its
-beginning goes with its first step, or with its end, so that a short piece of work costs two commits. What is due for
-several of them is one commit, made only if the run around still has this grant and every run is as it was seen. Ends
-are linked into the job's chain, which is advanced where it is as it was left.
+They are begun and ended under the grant of the outer run. Nothing is written when one is begun: its
+beginning goes with its first step, or with its end, so that a short piece of work costs two commits. What several of
+them have to write is one commit, made only if the outer run still has this grant and every run is as it was seen. Ends
+are linked into the job's chain, which advances only from where this process left it.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _HOLDS = "id = :fence AND token = :token AND grant_id = :grant AND status = 'run
 _SEEN = """
 AND EXISTS (SELECT 1 FROM {prefix}run WHERE id = :id# AND head = :head# AND status = :status# AND attempt = :attempt#
             {share})"""
-# By the number of runs that were there before.
+# By the number of runs that existed before.
 _CONDITIONS = [
     _HOLDS + "".join(_SEEN.replace("#", str(number)) for number in range(seen)) + " {share}" for seen in range(MOST + 1)
 ]
 _GUARDS = [f"SELECT id FROM {{prefix}}run WHERE {condition}" for condition in _CONDITIONS]
-# The chain first and then the runs, as everybody takes them: the runs are looked at for each row of `held`, once it is
-# locked. (A condition that did not name it would be looked at before.)
+# The chain is locked before the runs, as everywhere: the runs are checked for each row of `held`, once it is locked. (A
+# condition that did not name `held` would be checked before.)
 _ADVANCES = [
     "UPDATE {prefix}chain SET seq = :seq, head = :head "
     "FROM (SELECT name AS held FROM {prefix}chain WHERE name = :chain AND head = :was {lock}) AS first "
@@ -68,7 +68,7 @@ _LOOK = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id = :id"
 
 
 class NestedLedger:
-    """Made by `Ledger.inside`. For one thread at a time."""
+    """Made by `Ledger.nested_runs`. For one thread at a time."""
 
     def __init__(self, tables: Tables, around: RunRow) -> None:
         self._tables, self._around = tables, around
@@ -106,7 +106,7 @@ class NestedLedger:
                 dues = [due for due in (due.again() for due in dues) if due.journal]
             for due in dues:
                 self._judge(due)
-            self._seq, self._head = self._look()  # it was only that another wrote on the job's chain
+            self._seq, self._head = self._look()  # only the job's chain has moved: another process wrote to it
         for due in dues:
             due.of.went_on(due)
 
@@ -126,8 +126,8 @@ class NestedLedger:
             attempts += due.attempts
             for attempt in due.attempts:
                 if attempt.ended is not None:
-                    over, day = attempt.attempt == due.run.attempt, self._tables.day(due.at)
-                    ended.append(tally.of_attempt(due.run, day, attempt.status, attempt.elapsed, over=over))
+                    run_ended, day = attempt.attempt == due.run.attempt, self._tables.day(due.at)
+                    ended.append(tally.of_attempt(due.run, day, attempt.status, attempt.elapsed, run_ended=run_ended))
         seen = [due for due in dues if due.was.head]
         values: dict[str, object] = {
             "chain": self._chain, "seq": seq, "head": head, "was": self._head, "fence": self._around.id,
@@ -162,8 +162,8 @@ class NestedLedger:
         return found
 
     def _was_opened(self, dues: Sequence[PendingWrite]) -> bool:
-        """Has somebody opened a run for the key of one that was not written yet, by hand? It waits for the lease, which
-        is ours, so it is the one that is begun."""
+        """Has a person opened a run for a key whose own run is not written yet? It waits for the lease, which we have:
+        so that run is begun instead."""
         found = False
         for inner in (due.of for due in dues if not due.was.head):
             other = find(self._tables, inner.run.job, inner.run.key)
@@ -193,7 +193,7 @@ class NestedLedger:
 
     def _look(self) -> tuple[int, str]:
         ((seq, head),) = self._tables.read("SELECT seq, head FROM {prefix}chain WHERE name = :chain", chain=self._chain)
-        return seq, head  # the run around is on it
+        return seq, head  # the outer run is on it
 
     def _new(self, key: str, at: int) -> RunRow:
         around = self._around
@@ -204,7 +204,7 @@ class NestedLedger:
 
 
 class PendingWrite:
-    """What is to be written of one of them: its row as it will be, and what goes with it."""
+    """What is to be written for a nested run: its row as it will be, and what goes with it."""
 
     def __init__(self, of: NestedRun, run: RunRow, was: RunRow, at: int) -> None:
         self.of, self.run, self.at = of, run, at
@@ -217,7 +217,7 @@ class PendingWrite:
 
 
 class NestedRun:
-    """One attempt of one of them."""
+    """One attempt of a nested run."""
 
     def __init__(self, tables: Tables, around: RunRow, seen: RunRow, holder: Holder, at: int, skew: float) -> None:
         self._tables, self._around, self._holder, self._at, self._skew = tables, around, holder, at, skew

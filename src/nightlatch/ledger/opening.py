@@ -52,7 +52,7 @@ def _create(tables: Tables, values: dict[str, str], lazy: bool) -> RunRow | None
     with tables.on_chain(values["job"], lazy=lazy) as chain:
         head, at = link("", run, 1, chain.at, kind, body), chain.at / 1000
         if not chain(_CREATE, **RUN.by_column(RunRow(id=run, **facts, created=at, changed=at, seq=1, head=head))):
-            return None  # another was faster
+            return None  # another process was faster
         chain.enter(run, 1, kind, body, head)
         anchor = chain.append(kind, run=run, seq=1, head=head)
         return RUN.read(chain(ANCHOR, id=run, anchor=anchor)[0])

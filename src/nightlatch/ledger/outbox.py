@@ -1,8 +1,8 @@
-"""The alerts' outbox: where readers are in the journal, what is wrong, what is to be told, and who sends it.
+"""The alerts' outbox: how far the journal is read, what is wrong, what is to be sent, and which process sends it.
 
-A job's chain is read in the transaction that holds it: the cursor, what is wrong with the job, and what is to be told
-move together, so no entry is missed and none is told twice, however many read. A message is claimed by compare-and-set
-with a deadline, sent outside any transaction, and settled: at least once, always with the same id.
+A job's chain is read in the transaction that holds it: the cursor, what is wrong with the job, and the alerts about it
+move together, so no entry is missed and none is reported twice, however many processes read. A message is claimed by
+compare-and-set with a deadline, sent outside any transaction, and settled: at least once, always with the same id.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Problem:
     run: str = ""
     since: float
     count: int = 1  # in a row
-    reported: float = 0.0  # when it was last told; 0: not yet
+    reported: float = 0.0  # when it was last reported; 0: not yet
 
 
 @value(frozen=True, kw_only=True)
 class Alert:
-    """Something to be told, by one transport."""
+    """Something to be sent by one transport."""
 
     id: str
     transport: str
@@ -50,7 +50,7 @@ class Alert:
     run: str = ""
     at: float
     detail: str = ""
-    message: str = ""  # that it goes out in; "" while it waits for company
+    message: str = ""  # that it is sent in; "" while it waits for others
 
 
 @value(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ class Outbox:
         self._tables, self._reader = tables, JournalReader(tables, READER)
 
     def begin(self) -> None:
-        """What happened long before anybody asked for alerts is not told."""
+        """Begin to read the journal: what happened long before that is not reported."""
         self._reader.begin()
 
     def news(self) -> list[str]:
@@ -117,7 +117,7 @@ class Outbox:
         return self._reader.unread(job)
 
     def read(self, job: str, judge: Callable[[list[Entry], dict[str, Problem]], Judged]) -> int:
-        """Judge what is new on a job's chain, together with what is wrong with the job; returns how much that was."""
+        """Judge a job's new entries, together with what is wrong with the job; returns how many there were."""
         with self._tables.on_chain(job) as chain:
             entries = self._reader.unread(job, chain)
             if entries:
@@ -126,7 +126,7 @@ class Outbox:
         return len(entries)
 
     def observe(self, job: str, judge: Callable[[dict[str, Problem], float], Judged]) -> None:
-        """The same for what no entry tells: an absence. `judge` is also given the time."""
+        """The same for what no entry records: an absence. `judge` also gets the time."""
         with self._tables.on_chain(job) as chain:
             self._record(chain, judge(self._problems(chain, job), chain.at / 1000))
 
@@ -135,7 +135,7 @@ class Outbox:
         return list(map(PROBLEM.read, self._tables.read(_PROBLEMS)))
 
     def put(self, alerts: Sequence[Alert]) -> None:
-        """To be told, of no job's chain; what was put before stays as it is."""
+        """Add alerts that come from no job's chain; one that is there already stays as it is."""
         with self._tables.database.transaction() as execute:
             for alert in alerts:
                 execute(self._tables.sql(ALERT.put), **ALERT.by_column(alert))
@@ -160,8 +160,8 @@ class Outbox:
         return message
 
     def waiting(self) -> list[Message]:
-        """The oldest message of each transport that is not sent: they go out in their order, so that nothing is called
-        well again before it was called broken."""
+        """The oldest message of each transport that is not sent: they are sent in order, so that no job is reported
+        as recovered before it was reported as failed."""
         first: dict[str, Message] = {}
         for message in map(MESSAGE.read, self._tables.read(_WAITING)):
             first.setdefault(message.transport, message)
@@ -197,7 +197,7 @@ class Outbox:
         return list(map(ALERT.read, self._tables.read(sql, message=message)))
 
     def recent(self, since: float, most: int) -> list[tuple[Alert, Message | None]]:
-        """What was and is to be told, the newest first."""
+        """Alerts that were sent or wait to be, the newest first."""
         sql = f"SELECT {ALERT.names} FROM {{prefix}}alert WHERE at >= :since ORDER BY at DESC LIMIT :most"
         alerts = list(map(ALERT.read, self._tables.read(sql, since=round(since * 1000), most=most)))
         messages = f"SELECT {MESSAGE.names} FROM {{prefix}}alert_message WHERE changed >= :since"
@@ -220,16 +220,16 @@ class Outbox:
     def _record(chain: ChainTransaction, judged: Judged) -> None:
         for problem in judged.problems:
             chain(PROBLEM.put, **PROBLEM.by_column(problem))
-        for job, subject in judged.over:
+        for job, subject in judged.resolved:
             chain(_OVER, job=job, subject=subject)
         for alert in judged.alerts:
             chain(ALERT.put, **ALERT.by_column(alert))
 
 
 class Judged:
-    """What entries come to."""
+    """What a look at entries concludes."""
 
     def __init__(self) -> None:
         self.alerts: list[Alert] = []
         self.problems: list[Problem] = []  # as they are now
-        self.over: list[tuple[str, str]] = []  # (job, subject) of those that are gone
+        self.resolved: list[tuple[str, str]] = []  # (job, subject) of those that are gone

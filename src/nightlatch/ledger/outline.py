@@ -1,5 +1,5 @@
-"""A run's chain in outline: its beginning, the beginning of each of its last attempts, and its end. What a run was made
-of, what bounds it, how far it is and how it ended is there, so a run of 100,000 entries is read as fast as another."""
+"""A run's chain in outline: its beginning, the beginning of each of its last attempts, and its end. That shows what it
+was started with, its bounds, how far it is and how it ended; so 100,000 entries are read as fast as a few."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STARTED = "SELECT started FROM {prefix}attempt WHERE run = :run ORDER BY attemp
 
 
 def outline(tables: Tables, chain: str) -> list[Entry]:
-    """In order. A chain of up to `BEGIN + END` entries is there whole; of a longer one something is left out."""
+    """Entries in order: all of a chain with up to `BEGIN + END` entries, a part of a longer one."""
 
     def part(sql: str, **more: int) -> dict[int, Entry]:
         return {one.seq: one for one in map(ENTRY.read, tables.read(sql, chain=chain, **more))}
@@ -36,7 +36,7 @@ def outline(tables: Tables, chain: str) -> list[Entry]:
 
 
 def _first_at(tables: Tables, chain: str, at: int, low: int, high: int) -> int:
-    """The first entry of that time, by halves: entries of one chain are in the order of time."""
+    """The first entry at or after that time, by bisection: entries of one chain are in the order of time."""
     while low < high:
         middle = (low + high) // 2
         ((seq, when),) = tables.read(_AT, chain=chain, seq=middle)

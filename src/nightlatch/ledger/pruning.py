@@ -1,4 +1,4 @@
-"""Retention: what is old and over goes. Done keys stay, and so does the proof that the rest is whole."""
+"""Retention: what ended long ago is removed. Done keys stay, and so does the proof that the rest is whole."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from .tables import Tables
 
-    Done = Callable[[str, str], bool]  # of a job and a key: does the store say that it is done?
+    Done = Callable[[str, str], bool]  # (job, key) → does the store say that it is done?
 
 _MOST = 500  # runs in one transaction: writers wait no longer than that takes
 _MONTH = 32 * 86_400_000  # ms; usage is kept for caps per month, however little else is
@@ -58,7 +58,7 @@ _SLACK = 86_400_000  # ms
 _SUCCEEDED = "SELECT id, job, key FROM {prefix}run WHERE status = 'succeeded' AND changed < :before"
 _LENGTH = "SELECT COUNT(*) FROM {prefix}journal WHERE chain = :chain"
 _BEHIND = "SELECT COUNT(*) FROM {prefix}journal WHERE chain = :chain AND seq <= :seq"
-# A range that is not over stays whole.
+# A range that has not ended stays whole.
 _JOBS_WITH_SLOTS = "SELECT DISTINCT job FROM {prefix}slot_record WHERE last < :before"
 _SLOTS = "DELETE FROM {prefix}slot_record WHERE job = :job AND first < :before AND last < :before RETURNING first"
 _ALL_SLOTS = "SELECT COUNT(*) FROM {prefix}slot_record WHERE last < :before"
@@ -82,17 +82,18 @@ def prune(tables: Tables, keep: float, by: str, within: float, done: Done) -> Pr
                 return Pruned(runs=tuple(sorted(runs)), entries=entries, complete=False)
             page = tables.read(_OLD, job=job, before=before, after=after, most=_MOST)
             young = _first_young(tables, job, before)
-            over = [
+            ended = [
                 run
                 for run, key, status, anchor in page
                 if _place(anchor) < young and (status != statuses.SUCCEEDED or done(job, key))
             ]
-            gone, cut = _remove(tables, job, over, before, by)
+            gone, cut = _remove(tables, job, ended, before, by)
             runs += gone
             entries += cut
             after = page[-1][0] if len(page) == _MOST else None
     with tables.database.transaction() as execute:
         execute(tables.sql("DELETE FROM {prefix}usage WHERE at < :before"), before=min(before, today - _MONTH))
+        execute(tables.sql("DELETE FROM {prefix}refused_start WHERE last < :before"), before=before)
     slots = 0
     for (job,) in tables.read(_JOBS_WITH_SLOTS, before=before):
         if clock.now() - started > within:
@@ -121,11 +122,11 @@ def prunable(tables: Tables, keep: float, done: Done) -> Pruned:
     return Pruned(runs=tuple(sorted(runs)), entries=entries, slots=slots)
 
 
-def _remove(tables: Tables, job: str, over: list[str], before: int, by: str) -> tuple[list[str], int]:
+def _remove(tables: Tables, job: str, ended: list[str], before: int, by: str) -> tuple[list[str], int]:
     chain_name = job_chain(job)
     with tables.on_chain(job) as chain:
         gone, entries = [], 0
-        for run in over:
+        for run in ended:
             if chain(_REMOVE, run=run, before=before):
                 # Each by its name: the order of names depends on the database's collation.
                 for name in (run, *chains_of(chain, run)):

@@ -98,7 +98,7 @@ class Pruned:
 
 @value(frozen=True, kw_only=True)
 class Used:
-    """One report of usage, and what it is about; "" is not known."""
+    """One report of usage, and what it is about; "": unknown."""
 
     run: str
     seq: int  # of its journal entry

@@ -1,7 +1,7 @@
 """What the journal says of a run: the row, the attempts and the usage that follow from its entries.
 
-A run's own chain tells of its attempts; what people decide is on its job's chain, with the entry of the run's chain
-that it came after. Where retention has removed such a decision, what only it can tell is left open.
+A run's own chain has its attempts; what people decide is on its job's chain, with the entry of the run's chain that it
+came after. Where retention has removed such a decision, facts that only it had are left open.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Replay:
             del self.row["cancel"]
 
     def enter(self, seq: int, at: int, kind: str, body: str) -> None:
-        """The next entry of its chain, of a kind that tells of a run."""
+        """The next entry of its chain, of a kind that is evidence for a run."""
         self._decide(seq)
         _FOLLOWS[kind](self, seq, at, unpack(body))
 
@@ -87,7 +87,7 @@ class Replay:
         self.row |= {"status": statuses.RUNNING, "attempt": number, "changed": at, "started": at}
         self.row |= dict.fromkeys(("ended", "due", "exit_code")) | dict.fromkeys(("done", "total"), 0)
         self.row |= {"reason": "", "message": ""}
-        before = self.attempts.get(number)  # the same grant with a raised token: no other attempt
+        before = self.attempts.get(number)  # the same grant with a raised token is the same attempt
         self.attempts[number] = same | {
             "status": statuses.RUNNING, "exit_code": None, "reason": "", "ended": None, "elapsed": 0,
             "started": before["started"] if before else at,
@@ -97,7 +97,7 @@ class Replay:
         number = int(facts["attempt"])
         started = self.attempts[number]["started"]
         self.attempts[number] |= {"status": statuses.LOST, "reason": LEFT, "ended": at, "elapsed": at - started}
-        if "status" in facts:  # nobody goes on
+        if "status" in facts:  # no attempt follows
             self.row |= {"status": facts["status"], "token": int(facts["by_token"]), "changed": at, "ended": at}
             self.row["reason"] = f"attempt {number} was lost: {LEFT}"
             if "by_grant" in facts:
@@ -180,4 +180,4 @@ _FOLLOWS: dict[str, Callable[[Replay, int, int, dict[str, str]], None]] = {
     kinds.PROGRESS: Replay._progress,
     kinds.USAGE: Replay._use,
 }
-assert _FOLLOWS.keys() == kinds.telling(kinds.RUN), "each kind that tells of a run has its rule here"
+assert _FOLLOWS.keys() == kinds.evidence_for(kinds.RUN), "each kind that is evidence for a run has its rule here"

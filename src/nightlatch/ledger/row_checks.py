@@ -1,6 +1,6 @@
-"""Do the ledger's rows say what its journal says? Runs, attempts, usage, effects and items, as far as it tells.
+"""Do the ledger's rows agree with its journal? Runs, attempts, usage, effects and items, as far as the journal goes.
 
-Each check yields (whose row, what is wrong with it). What a pruned run had, nobody can tell any more.
+Each check yields (whose row, what is wrong with it). Rows of pruned runs can no longer be checked.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def check_run(tables: Tables, snapshot: Snapshot, run: str, replay: Replay) -> W
 
 
 def check_tally(tables: Tables) -> Wrong:
-    """What attempts that have ended used, day by day: a cap counts it by the tally, which may not say less."""
+    """What attempts that have ended used, day by day: caps are counted by the tally, so it must not have less."""
     days: dict[tuple[str, str], list[int]] = {}
     for job, bucket, *parts in tables.read(_ENDED_USAGE, bucket=BUCKET, since=tables.now() - _MONTH):
         total = days.setdefault((job, tables.days.of(bucket * BUCKET)), [0] * len(parts))
@@ -109,12 +109,12 @@ class ItemChecks:
         self._cut_short: set[str] = set()  # runs and scopes with an entry that was too long to be kept whole
         self._done: dict[int, str] = {}  # what must be there
 
-    def tell(self, scope: str, run: str, body: str) -> None:
+    def add_entry(self, scope: str, run: str, body: str) -> None:
         for status, keys in unpack(body).items():
-            self.say(scope, run, status, keys)
+            self.add(scope, run, status, keys)
 
-    def say(self, scope: str, run: str, status: str, keys: str) -> None:
-        """`run` is "" for a person's word."""
+    def add(self, scope: str, run: str, status: str, keys: str) -> None:
+        """`run` is "" for a person's decision."""
         names = keys.split("\n")
         if was_cut(keys):
             self._cut_short.add(run or scope)

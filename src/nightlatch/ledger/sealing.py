@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .records import RunRow
     from .tables import ChainTransaction, Row, Tables
 
-# Everything that was looked at is compared again: whatever happened since, this misses.
+# Everything that was read before is compared again: if anything has changed since, this matches no row.
 _SEEN = """
 WHERE id = :id AND status = :was_status AND attempt = :was_attempt AND token = :was_token AND grant_id = :was_grant
   AND head = :was_head
@@ -90,7 +90,7 @@ def take(
 
 
 def _take_over(tables: Tables, run: RunRow, next_: _Next) -> RunRow | None:
-    """The attempt before it was left behind by its holder: that goes on the job's chain too."""
+    """The attempt before it was left behind by its holder, which is recorded on the job's chain too."""
     with tables.on_chain(run.job) as chain:
         entries = _Entries(run, chain.at)
         link = entries.lose(run, head_of(chain, run.id))
@@ -98,7 +98,7 @@ def _take_over(tables: Tables, run: RunRow, next_: _Next) -> RunRow | None:
         if not chain(_SEAL, **values):
             return None
         chain(ATTEMPT.put, **ATTEMPT.by_column(attempt))
-        _close_lost(tables, chain, run, entries, over=False)
+        _close_lost(tables, chain, run, entries, run_ended=False)
         return RUN.read(chain(ANCHOR, id=run.id, anchor=chain.append(kinds.LOST, **link))[0])
 
 
@@ -118,15 +118,15 @@ def reap(tables: Tables, run: RunRow, token: int, grant: str, status: str) -> Ru
         }
         if not chain(_REAP, **values):
             return None
-        _close_lost(tables, chain, run, entries, over=True)
+        _close_lost(tables, chain, run, entries, run_ended=True)
         anchor = chain.append(kinds.ENDED, run=run.id, status=status, seq=entries.seq, head=entries.head)
         return RUN.read(chain(ANCHOR, id=run.id, anchor=anchor)[0])
 
 
-def _close_lost(tables: Tables, chain: ChainTransaction, run: RunRow, entries: _Entries, *, over: bool) -> None:
+def _close_lost(tables: Tables, chain: ChainTransaction, run: RunRow, entries: _Entries, *, run_ended: bool) -> None:
     chain(_LOSE, run=run.id, attempt=run.attempt, reason=LEFT, at=chain.at)
     elapsed = chain.at / 1000 - (run.started or 0.0)
-    tally.close_attempt(tables, chain, run, statuses.LOST, at=chain.at, elapsed=elapsed, over=over, used=True)
+    tally.close_attempt(tables, chain, run, statuses.LOST, at=chain.at, elapsed=elapsed, run_ended=run_ended, used=True)
     for name, seq, _, kind, body, hash_ in entries.rows:
         chain.enter(name, seq, kind, body, hash_)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @value(frozen=True, kw_only=True)
 class JobSlotRecord:
-    """A record, and whose; fields as in `SlotRecord`."""
+    """A record and its job; fields as in `SlotRecord`."""
 
     job: str
     first: float
@@ -63,7 +63,7 @@ class Slots:
             return
         sql = self._tables.sql(_RECORD.put)
         with self._tables.database.transaction() as execute:
-            for row in sorted(rows, key=lambda row: (row.job, row.first)):  # one order: nobody waits in a ring
+            for row in sorted(rows, key=lambda row: (row.job, row.first)):  # one order for all writers: no deadlock
                 execute(sql, **_RECORD.by_column(row))
 
     def of(self, job: str, since: float = 0.0) -> Iterator[SlotRecord]:
@@ -72,7 +72,7 @@ class Slots:
         return (_RECORD.read(row).record for row in rows)
 
     def strike(self, job: str, time: float, era: int, newest: Callable[[SlotRecord], tuple[float, int]]) -> None:
-        """Records beyond `time`, of an era before, do not count: the clock was ahead. What ran stays.
+        """Strike out records of earlier eras after `time`, which a clock ahead of time made. What ran stays.
 
         `newest` says of a record where it ends and how many slots it has, if it is cut at that time.
         """
@@ -92,7 +92,7 @@ class Slots:
 
 
 def merged(ledger: Iterable[SlotRecord], row: Iterable[SlotRecord]) -> list[SlotRecord]:
-    """What the ledger has, and what the row holds besides, the oldest first."""
+    """The ledger's records and those that only the row has, the oldest first."""
     found = {record.first: record for record in ledger}
     for record in row:
         there = found.get(record.first)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Facts = dict[str, Any]
 
-# What each table gives: texts, then numbers. The widest comes first: it has the types of all columns.
+# The columns of each table: texts, then numbers. The widest table comes first: it sets the types of the union.
 _COLUMNS = {
     table.name: tuple([name for name, kind in table.columns.items() if kind == of] for of in ("TEXT", "BIGINT"))
     for table in (RUN, ATTEMPT, EFFECT, Table("chain", {"name": "TEXT", "head": "TEXT", "seq": "BIGINT"}))

@@ -100,9 +100,9 @@ class StepWriter:
     """Made by `Writer.steps`. For one thread at a time."""
 
     def __init__(self, tables: Tables, run: RunRow, skew: float, around: RunRow | None = None) -> None:
-        """`around`: the run that this one is handled in; it must be held still, too."""
+        """`around`: the run that this one is handled in; it must still be held, too."""
         self.run = run
-        # A first attempt has nothing behind it that would have to be looked for.
+        # Before a first attempt there are no steps to look for.
         first = run.attempt <= 1
         self.chain = step_chain.chain_after(run.id) if first else step_chain.chain_of(tables.read, run.id)
         self._tables = tables

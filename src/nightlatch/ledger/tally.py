@@ -33,7 +33,7 @@ class Tally:
     tag: str = ""
     status: str = ""  # that attempts ended with; "running" for those that have not
     attempts: int = 0
-    runs: int = 0  # that were over with the attempt: no other one follows by itself
+    runs: int = 0  # that ended with the attempt: no other attempt follows by itself
     elapsed: float = 0.0  # seconds
     items: int = 0  # that were done, as far as progress was reported
     amounts: Amounts = Amounts()
@@ -81,21 +81,22 @@ def close_attempt(
     *,
     at: int,
     elapsed: float,
-    over: bool,
+    run_ended: bool,
     used: bool,
 ) -> None:
-    """Count the newest attempt of a run, in the transaction that ends it. `over`: the run has ended with it. `used`: it
-    may have reported usage."""
+    """Count the newest attempt of a run, in the transaction that ends it. `run_ended`: the run has ended with it.
+    `used`: it may have reported usage."""
     reports = chain(_OF_ATTEMPT, run=run.id, attempt=run.attempt, bucket=BUCKET) if used else ()
-    for row in _rows(tables, chain, run, status, at, elapsed, over, reports):
+    for row in _rows(tables, chain, run, status, at, elapsed, run_ended, reports):
         chain(TALLY.put, **TALLY.by_column(row))
 
 
-def of_attempt(run: RunRow, day: str, status: str, elapsed: float, *, over: bool) -> Tally:
-    """What counts an attempt that has ended."""
+def of_attempt(run: RunRow, day: str, status: str, elapsed: float, *, run_ended: bool) -> Tally:
+    """The row that counts an attempt that has ended."""
     return Tally(
-        job=run.job, day=day, host=run.host, status=status, attempts=1, runs=int(over), elapsed=elapsed, items=run.done
-    )
+        job=run.job, day=day, host=run.host, status=status, attempts=1, runs=int(run_ended), elapsed=elapsed,
+        items=run.done,
+    )  # fmt: skip
 
 
 def together(rows: Iterable[Tally]) -> list[Tally]:
@@ -108,7 +109,7 @@ def together(rows: Iterable[Tally]) -> list[Tally]:
 
 
 def used(tables: Tables, job: str, unit: str, period: str, besides: RunRow | None) -> float:
-    """What a job has used in the current day or month, but for the newest attempt of `besides`."""
+    """What a job has used in the current day or month, without the newest attempt of `besides`."""
     _known(unit)
     day, since = tables.days.beginning(period)
     total: int = tables.read(_SINCE.format(unit=unit), job=job, day=day)[0][0]
@@ -169,10 +170,10 @@ def amount(unit: str, parts: int) -> float:
 
 
 def _rows(
-    tables: Tables, chain: ChainTransaction, run: RunRow, status: str, at: int, elapsed: float, over: bool,
+    tables: Tables, chain: ChainTransaction, run: RunRow, status: str, at: int, elapsed: float, run_ended: bool,
     reports: Iterable[Row],
 ) -> list[Tally]:  # fmt: skip
-    rows = [of_attempt(run, tables.day(at), status, elapsed, over=over)]
+    rows = [of_attempt(run, tables.day(at), status, elapsed, run_ended=run_ended)]
     tags: dict[str, set[str]] = {}  # by day
     for bucket, model, tag, *parts in reports:
         day, known = tables.day(bucket * BUCKET), tag

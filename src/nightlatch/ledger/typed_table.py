@@ -35,7 +35,7 @@ _STORED: dict[str, tuple[str, Callable[[Any], Any] | None, Callable[[Any], Any] 
     "Holder": ("TEXT", Holder.unpack, Holder.pack),
     "dict[str, str]": ("TEXT", unpack, pack),
 }
-_MOST = 4 * 10**18  # of parts: below 2**63 there is room for one more of them
+_MOST = 4 * 10**18  # parts: the sum of two such amounts still fits into 64 bits
 _NAMES = {"grant": "grant_id", "facts": "body"}  # where a column cannot have its field's name
 
 
@@ -76,23 +76,23 @@ class TypedTable(Table, Generic[T]):
             found[self._amounts] = amounts({unit: found.pop(unit) for unit in UNITS})
         return self._of(**found)
 
-    def row(self, made: T) -> tuple[Any, ...]:
+    def row(self, record: T) -> tuple[Any, ...]:
         """The object as a row, in the columns' order."""
-        found = dict(made.__dict__)
+        found = dict(record.__dict__)
         for field, write in self._writes:
             found[field] = write(found[field])
         if self._amounts:
             found |= counts(found[self._amounts].by_unit())
         return tuple([found[field] for field in self._fields])
 
-    def by_column(self, made: T) -> dict[str, Any]:
+    def by_column(self, record: T) -> dict[str, Any]:
         """The object by its columns, for `put`."""
-        return dict(zip(self.columns, self.row(made), strict=True))
+        return dict(zip(self.columns, self.row(record), strict=True))
 
 
 def where(which: Iterable[str], *more: str) -> str:
-    """A WHERE for these columns, each by its value, and other conditions. Only what is needed is in it, so that the
-    database can plan for it."""
+    """A WHERE clause: each of these columns equals its parameter, and the other conditions hold. Nothing else is in it,
+    so that the database can use an index."""
     conditions = [*(f"{column} = :{column}" for column in which), *more]
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Records = Sequence[tuple[Table, Rows]]
 
-NOTHING: dict[str, str] = {}  # is known
+NOTHING: dict[str, str] = {}  # nothing is known about a usage report
 
 _PROGRESS = ", done = :done, total = :total, message = :message"
 _USED = "".join(f", {unit} = {unit} + :{unit}" for unit in UNITS)
@@ -74,7 +74,7 @@ class Writer:
         self._used = run.usage
         self._totals: tuple[int, ...] | None = None
         self._steps: StepWriter | None = None
-        self._lent = False  # somebody else in the run appends steps too
+        self._child_writes_steps = False  # the command appends steps too
 
     def event(self, kind: str, /, **facts: object) -> None:
         """Put an entry of a declared kind into the run's journal. Facts are kept as text; None is left out."""
@@ -95,7 +95,7 @@ class Writer:
         return self._used
 
     def used(self, amounts: Mapping[str, float], about: Mapping[str, str] = NOTHING, **facts: object) -> Verb:
-        """What `usage` writes, to be written with `take`."""
+        """A report of usage as a verb for `take`."""
         known = {name: clean(text) for name, text in ({"tag": self.tag} | dict(about)).items() if text}
         parts = counts(amounts)
         verb = Verb(kinds.USAGE, {**amounts, **known, **facts})
@@ -124,10 +124,10 @@ class Writer:
             self._steps = StepWriter(self._tables, self.run, self._fence.skew)
         return self._steps
 
-    def lend(self) -> None:
-        """A process of the run writes its steps itself."""
+    def let_child_write_steps(self) -> None:
+        """From now on a process of the run may write steps itself."""
         self.event(kinds.LENT)
-        self._lent = True
+        self._child_writes_steps = True
 
     def finish(
         self,
@@ -144,7 +144,7 @@ class Writer:
     ) -> RunRow:
         """End the attempt as `status`, and the run with it. With `again_at` the run waits for its next attempt, with
         `held` for an approval, until then; with `doubt` it is in doubt: the attempt may have acted, and a person
-        decides. `uncounted`: what its job's row shall count of this end.
+        decides. `uncounted`: this end, for its job's row to count.
 
         The verdict of an ended run is never overwritten. Called again after `StoreUnreachable`, it settles
         what became of the first call.
@@ -165,7 +165,7 @@ class Writer:
                 "doubt": doubt or None,
                 "tries": tries,
                 "held": held,
-                "steps": head_of(self._tables.read, self.run.id) if self._steps or self._lent else None,
+                "steps": head_of(self._tables.read, self.run.id) if self._steps or self._child_writes_steps else None,
             },
         )
         values: dict[str, Any] = {
@@ -254,12 +254,12 @@ class Writer:
                     anchor = chain.append(kinds.ENDED, run=run.id, attempt=run.attempt, status=to, seq=seq, head=head)
                     hit = chain(_FINISH, **values, status=to, anchor=anchor)
                     if not hit:
-                        raise _Missed  # takes the link back
+                        raise _Missed  # rolls the link back
                     chain(_END, **values, status=status)
                     chain.enter(run.id, seq, str(kinds.ENDED), body, head, at)
                     tally.close_attempt(
                         self._tables, chain, replace(run, done=hit[0][1]), status, at=at,
-                        elapsed=elapsed, over=to != statuses.WAITING,
+                        elapsed=elapsed, run_ended=to != statuses.WAITING,
                         used=any(self._used.by_unit().values()),
                     )  # fmt: skip
             except _Missed:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ..core.advice import Advice
     from ..core.units import Amounts
     from ..ledger.records import Attempt, Entry, RunRow
+    from ..ledger.refused_starts import RefusedStart
     from ..runtime.shared.plan import Plan
     from .open_decisions import OpenDecision
     from .reader import StoreReader
@@ -38,12 +39,20 @@ class Details(RunView):
     undecided_items: tuple[OpenDecision, ...]
     elsewhere: tuple[OpenDecision, ...]  # what other machines have left behind of the same job
     calls: tuple[tuple[str, str, str, Amounts], ...]  # to models: model, subagent, kind of token, what that used
+    refused_starts: tuple[RefusedStart, ...]  # of its job
     choices: tuple[Advice, ...]  # what may be typed about it, the likeliest first
 
     @property
     def timeline(self) -> list[Event]:
         """What happened, in sentences, but for what was refused."""
         return timeline([entry for entry in self.entries if entry.kind != kinds.REFUSED])
+
+    @property
+    def traceback(self) -> list[str]:
+        """Of the exception that the newest attempt of a Python job reported, line by line."""
+        newest = max((number for number, entry in enumerate(self.entries) if entry.kind == kinds.STARTED), default=0)
+        found = [entry.facts.get("traceback", "") for entry in self.entries[newest:] if entry.kind == kinds.EXCEPTION]
+        return found[-1].splitlines() if found else []
 
     @property
     def refused(self) -> list[Event]:
@@ -62,6 +71,7 @@ class Details(RunView):
             "refusals": [entry_facts(entry) for entry in self.refusals],
             "tail": list(self.tail),
             "items": self.items,
+            "refused_starts": [dict(one.__dict__) for one in self.refused_starts],
             "calls": [
                 {"model": model, "agent": agent, "kind": kind, **used.by_unit()}
                 for model, agent, kind, used in self.calls
@@ -87,6 +97,7 @@ def details(reader: StoreReader, run: RunRow, *, in_outline: bool = False) -> De
         undecided_items=tuple(open_decisions.items(reader, batch=run.job)) if items else (),
         elsewhere=tuple(open_decisions.elsewhere(reader, run.job)),
         calls=() if in_outline else tuple(reader.ledger.history.calls_of(run.id)),
+        refused_starts=tuple(reader.ledger.refused_starts.of(run.job)),
         choices=(*choices(reader, run, seen.status), *_more(run)),
     )
 

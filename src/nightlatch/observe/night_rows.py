@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..core.advice import Advice
+    from ..ledger.refused_starts import RefusedStart
     from .overview import Overview
     from .reader import StoreReader
     from .run_views import RunView
@@ -52,7 +53,7 @@ def parts(reader: StoreReader, seen: Overview, shown: dict[str, int]) -> list[Ni
     found = {
         "needs you": (needs, seen.needs_you.capped),
         "running": ([_running(reader, one) for one in seen.running.runs], seen.running.capped),
-        "waiting": ([*map(_waiting, seen.waiting.runs), *_earned(seen)], seen.waiting.capped),
+        "waiting": ([*map(_waiting, seen.waiting.runs), *_unaffordable(seen), *_earned(seen)], seen.waiting.capped),
         "done": (_done(reader, seen.done.runs), seen.done.capped),
     }
     return [
@@ -103,6 +104,19 @@ def _earned(seen: Overview) -> list[NightRow]:
                  next=advice.to("promote", row.job))
         for row in seen.earned
     ]  # fmt: skip
+
+
+def _unaffordable(seen: Overview) -> list[NightRow]:
+    return [
+        NightRow(mark=WAITS, job=one.job, word="not started", at=one.last, reason=times(one), next=advice.to("usage"))
+        for one in seen.unaffordable
+    ]
+
+
+def times(one: RefusedStart) -> str:
+    """How often a start was refused, and why."""
+    often = f"{one.count} times since {run_facts.at(one.first)}: " if one.count > 1 else ""
+    return f"{often}{one.reason}"
 
 
 def _besides(seen: Overview) -> list[NightRow]:

@@ -6,6 +6,7 @@ from ..core import statuses
 from ..core.schedule import name_of
 from ..core.value import value
 from ..errors import StoreUnreachable
+from ..ledger.refused_starts import BUDGET
 from ..runtime.supervisor.afterwards import lapse
 from ..system import clock
 from . import agent_views, evening, open_decisions, slots, stages
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ..core.row import Row
     from ..ledger.outbox import Message
     from ..ledger.records import RunRow
+    from ..ledger.refused_starts import RefusedStart
     from .agent_views import AgentView
     from .open_decisions import OpenDecision
     from .reader import StoreReader
@@ -52,6 +54,7 @@ class Overview:
     undelivered: tuple[Message, ...] = ()  # alerts that could not be sent
     demoted: tuple[Row, ...] = ()  # jobs that lost their stage by what went wrong
     earned: tuple[Row, ...] = ()  # jobs that may be promoted
+    unaffordable: tuple[RefusedStart, ...] = ()  # jobs that were not started, since their budget is spent
 
     @property
     def groups(self) -> dict[str, Group]:
@@ -80,7 +83,7 @@ class Overview:
 
     @property
     def empty(self) -> bool:
-        return self.nothing_needs_you and not any(group.runs for group in self.groups.values())
+        return self.nothing_needs_you and not self.unaffordable and not any(g.runs for g in self.groups.values())
 
     def facts(self) -> dict[str, object]:
         """As JSON has it."""
@@ -99,6 +102,7 @@ class Overview:
                 for one in self.undelivered
             ],
             "promotable": [row.job for row in self.earned],
+            "refused_starts": [dict(one.__dict__) for one in self.unaffordable],
             "overdue": [{"job": row.job, "slot": name_of(row.next_due)} for row in self.overdue],
             "elsewhere": None if self.elsewhere is None else [one.facts() for one in self.elsewhere],
         }
@@ -141,7 +145,15 @@ def overview(reader: StoreReader, since: float | None, *, failed_since: float | 
         undelivered=tuple(reader.ledger.outbox.undelivered(failed_since or since or 0.0)),
         demoted=tuple(stages.demoted(known)),
         earned=tuple(stages.earned(reader, known)),
+        unaffordable=tuple(_unaffordable(reader, failed_since or since or 0.0)),
     )
+
+
+def _unaffordable(reader: StoreReader, since: float) -> list[RefusedStart]:
+    """Jobs whose last start was refused by their budget."""
+    refused = [one for one in reader.ledger.refused_starts.since(since) if one.cause == BUDGET]
+    newest = {one.job: reader.ledger.newest(one.job) for one in refused}
+    return [one for one in refused if not ((run := newest[one.job]) and run.started and run.started > one.last)]
 
 
 def _rows(reader: StoreReader) -> list[Row]:

@@ -62,7 +62,7 @@ def sentence(entry: Entry) -> str:
         return _usage(entry.facts)
     facts = {name: _shown(name, text) for name, text in entry.facts.items()}
     kind = kinds.ROWS.get(entry.kind)
-    return kind.tell(facts) if kind else f"{entry.kind} {logfmt(facts)}"  # of a newer program
+    return kind.describe(facts) if kind else f"{entry.kind} {logfmt(facts)}"  # of a newer program
 
 
 def _usage(facts: dict[str, str]) -> str:

@@ -54,7 +54,7 @@ class Keeper:
 
     @property
     def is_sure(self) -> bool:
-        """Was it confirmed lately? If not, the work stands still until it is."""
+        """Was it confirmed recently? If not, the work is frozen until it is."""
         return not self.lost and self._now() < self._tenure.freeze_at
 
     @property

@@ -113,8 +113,8 @@ _DONE = Table(
     "ON CONFLICT (scope, key) DO NOTHING",
 )
 
-# Counts the changes of the list of gates, 0: there is none; and locks the lease's row before the list is changed:
-# a takeover sees the change, or the change sees the takeover.
+# `gates` counts the changes of the list of gates; 0: the list was never used. The update also locks the lease's row
+# before the list changes, so that a takeover and a change of the list cannot miss each other.
 _CHANGE_GATES = "UPDATE {prefix}lease SET gates = gates + 1 WHERE name = :name AND grant_id = :grant RETURNING token"
 
 _UNREGISTER = "DELETE FROM {prefix}gate WHERE name = :name AND gate = :gate RETURNING gate"
@@ -133,7 +133,7 @@ class SqlStore:
         self.url = url  # as it may be shown: without a password
         self.folder = folder
         self._db = database
-        self._spoken: dict[str, str] = {}
+        self._rendered: dict[str, str] = {}
 
     @property
     def id(self) -> str:
@@ -289,10 +289,10 @@ class SqlStore:
 
     def _sql(self, sql: str) -> str:
         """The statement in this database's dialect, made once."""
-        if sql not in self._spoken:
+        if sql not in self._rendered:
             words = ("now", "wall", "share", "unlocked", "prefix", "notify", "alone")
-            self._spoken[sql] = sql.format(**{word: getattr(self._db, word) for word in words})
-        return self._spoken[sql]
+            self._rendered[sql] = sql.format(**{word: getattr(self._db, word) for word in words})
+        return self._rendered[sql]
 
     def _busy(self, name: str) -> Busy:
         from . import held

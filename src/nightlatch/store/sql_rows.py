@@ -1,5 +1,5 @@
-"""The jobs' rows in an SQL database. Many moves are one transaction; `{unlocked}` leaves out rows that another moves in
-this moment, since two that each wait for the other's rows would wait for ever."""
+"""The jobs' rows in an SQL database. Many moves are one transaction; `{unlocked}` skips rows that another transaction
+is moving: two that wait for each other's rows would deadlock."""
 
 from __future__ import annotations
 
@@ -39,28 +39,28 @@ _FEW = 50  # rows that are read one by one
 
 
 def cursors(
-    db: SqliteDatabase | PostgresDatabase, spoken: Callable[[str], str], jobs: Collection[str] | None, due: float | None
+    db: SqliteDatabase | PostgresDatabase, render: Callable[[str], str], jobs: Collection[str] | None, due: float | None
 ) -> list[Cursor]:
     if due is not None:
-        return [_cursor(row) for row in db.read(spoken(_DUE), due=_ms(due))]
+        return [_cursor(row) for row in db.read(render(_DUE), due=_ms(due))]
     if jobs is None or len(jobs) > _FEW:
-        found = map(_cursor, db.read(spoken(_ALL)))
+        found = map(_cursor, db.read(render(_ALL)))
         return [cursor for cursor in found if jobs is None or cursor.job in jobs]
-    return [_cursor(row) for job in jobs for row in db.read(spoken(_ONE), job=job)]
+    return [_cursor(row) for job in jobs for row in db.read(render(_ONE), job=job)]
 
 
-def advance(db: SqliteDatabase | PostgresDatabase, spoken: Callable[[str], str], moves: Sequence[Move]) -> list[bool]:
+def advance(db: SqliteDatabase | PostgresDatabase, render: Callable[[str], str], moves: Sequence[Move]) -> list[bool]:
     if not moves:
         return []
     won: dict[str, bool] = {}
     with db.transaction() as execute:
-        for move in sorted(moves, key=lambda move: move.job):  # new rows are waited for: in one order by everybody
+        for move in sorted(moves, key=lambda move: move.job):  # all insert in one order: no deadlock
             values: dict[str, Any] = {
                 "job": move.job, "id": move.id, "slot": _ms(move.slot), "wake": _ms(move.wake), "body": move.body,
             }  # fmt: skip
             how = (_MOVE, {"seen": move.seen}) if move.seen else (_BEGIN, {})
-            moved = execute(spoken(how[0]), **how[1], **values)
-            won[move.id] = bool(moved or execute(spoken(_WON), job=move.job, id=move.id))
+            moved = execute(render(how[0]), **how[1], **values)
+            won[move.id] = bool(moved or execute(render(_WON), job=move.job, id=move.id))
     return [won[move.id] for move in moves]
 
 

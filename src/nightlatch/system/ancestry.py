@@ -1,5 +1,6 @@
-"""Does this process stand below a warden? Whatever its environment says: `env -i`, setsid and a double fork leave it
-below, since a warden adopts its orphans. A mistake is stopped so, not malice: one user id can hide from itself."""
+"""Is this process a descendant of a warden? Its environment does not matter: `env -i`, setsid and a double fork do not
+change that, since a warden adopts its orphans. This stops mistakes, not malice: a user's processes can hide from each
+other."""
 
 from __future__ import annotations
 
@@ -13,16 +14,17 @@ if TYPE_CHECKING:
 
 _LIVE = "/live/"  # the folder of lifetime locks
 _MOST = 100  # ancestors
+_GRANT = 16  # characters of a grant's id, at least
 
 
 def is_below_warden() -> bool:
     """Does this process, or one above it, have the lock open that a warden hands down to its tree? (A program that only
     holds a lease has none.)"""
-    return any(_has_tree_lock(pid) for pid in _line())
+    return any(_has_tree_lock(pid) for pid in _ancestors())
 
 
-def _line() -> Iterator[int]:
-    """This process, its parent, and so on."""
+def _ancestors() -> Iterator[int]:
+    """This process, its parent, its parent's parent, and so on."""
     pid = os.getpid()
     for _ in range(_MOST):
         yield pid
@@ -54,6 +56,3 @@ def _has_tree_lock(pid: int) -> bool:
         if folder and grant != file and grant.isalnum() and len(grant) >= _GRANT:
             return True
     return False
-
-
-_GRANT = 16  # characters of a grant's id, at the least

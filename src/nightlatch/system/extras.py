@@ -1,4 +1,4 @@
-"""How an optional part is added to the installation that runs: a line that works for pip, pipx and uv alike."""
+"""The command line that adds an optional part to the running installation, made by pip, pipx or uv."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ class _Waiter:
         return False
 
     def leave(self) -> None:
-        """The caller was interrupted: nothing of this may go on afterwards."""
+        """The caller was interrupted: neither the wait nor the work may continue."""
         if not self._settled.acquire(blocking=False) and self._done.acquire() and not self._work:
             self._give_back()
 

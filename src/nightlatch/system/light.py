@@ -97,8 +97,8 @@ else:
         return _ctypes.call_function(_ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl"), arguments)
 
     def _sqlite3():
-        """It takes nothing but lru_cache from functools, whose import takes longer than its own (2.5 ms): so it gets
-        that alone. A program with threads has imported functools already."""
+        """It needs only lru_cache from functools, and importing functools takes longer than the module itself (2.5 ms):
+        so it gets a stand-in with that alone. A program with threads has imported functools already."""
         import sys
 
         if "functools" not in sys.modules and "_sqlite3" not in sys.modules:

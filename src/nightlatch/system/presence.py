@@ -27,7 +27,7 @@ def recall(path: str) -> str:
 
 
 def remember(path: str, its_id: str) -> None:
-    """A file that cannot be remembered is used all the same; its absence will just not be noticed."""
+    """Remember the file's id. If that fails, the file is used all the same, but its absence would not be noticed."""
     try:
         if os.stat(path).st_dev == _device(storage.state_folder()) or recall(path) == its_id:
             return

@@ -1,5 +1,5 @@
-"""What a command is on this machine: which file it starts, of which commit its folder is. Read from the file system, in
-a fraction of a millisecond; nothing is started for it but a `version` command, and that once for each change."""
+"""What a command is on this machine: the file that it starts, and the commit that its folder is at. Read from the file
+system in a fraction of a millisecond; only a `version` command is started, once after each change of the program."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _PATIENCE = 10.0  # seconds for a command that prints its version
 _LONGEST = 200  # characters of what it printed
 
 
-def program(word: str, folder: str, path: str) -> dict[str, str]:
-    """The file that a command's first word starts: its real path, its size, and when it was changed."""
-    if not word:
+def program(name: str, folder: str, path: str) -> dict[str, str]:
+    """The file that a command's first word `name` starts: its real path, its size, and when it was changed."""
+    if not name:
         return {}
-    places = [""] if os.sep in word else [each or "." for each in path.split(os.pathsep)]
+    places = [""] if os.sep in name else [each or "." for each in path.split(os.pathsep)]
     for place in places:
-        found = os.path.join(folder, place, word)
+        found = os.path.join(folder, place, name)
         try:
             if os.access(found, os.X_OK) and not os.path.isdir(found):
                 real = os.path.realpath(found)
@@ -47,8 +47,7 @@ def commit(folder: str) -> str:
 
 
 def version(words: Sequence[str], known: dict[str, str], folder: str) -> str:
-    """What the command that prints a version says; asked again only when the program has changed. `folder`: where that
-    is remembered."""
+    """What the `version` command prints. Cached below `folder`; started again only when the program has changed."""
     about = "\n".join([*words, *known.values()])
     path = os.path.join(durable.private_folder(os.path.join(folder, "versions")), sha256(about.encode()).hexdigest())
     try:
@@ -56,13 +55,13 @@ def version(words: Sequence[str], known: dict[str, str], folder: str) -> str:
             return file.read()
     except OSError:
         pass
-    said = _ask(words)
-    if said:
-        durable.replace(path, said.encode(), mode=0o600)
-    return said
+    printed = _run(words)
+    if printed:
+        durable.replace(path, printed.encode(), mode=0o600)
+    return printed
 
 
-def _ask(words: Sequence[str]) -> str:
+def _run(words: Sequence[str]) -> str:
     import subprocess
 
     try:
@@ -70,7 +69,7 @@ def _ask(words: Sequence[str]) -> str:
             list(words), stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE, check=False
         )
     except (OSError, ValueError, subprocess.TimeoutExpired):
-        return ""  # not known; asked again at the next start
+        return ""  # unknown; tried again at the next start
     text = (done.stdout or done.stderr).decode(errors="replace").strip()
     return text.split("\n")[0][:_LONGEST]
 
@@ -93,7 +92,7 @@ def _head(git: str) -> str:
             if line.endswith(f" {ref}"):
                 return line.split(" ", 1)[0]
     except OSError:
-        pass  # no commit yet, or not readable: not known
+        pass  # no commit yet, or not readable: unknown
     return ""
 
 

@@ -8,7 +8,7 @@ _PR_SET_DUMPABLE = 4
 
 
 def hide_memory() -> None:
-    """No core dump has what this process knows, and /proc does not show it to others of the same user."""
+    """Keep this process's memory out of core dumps, and unreadable in /proc for other processes of the same user."""
     if sys.platform == "linux":
         import ctypes
 

@@ -57,7 +57,7 @@ class Service:
         raise NotImplementedError
 
     def warning(self) -> str:
-        """What keeps it from running when it should; "" for nothing."""
+        """What keeps it from running when it should; "" if nothing does."""
         return ""
 
     def path(self) -> str:
@@ -198,7 +198,7 @@ def of(config: str) -> Service:
 
 
 def is_there() -> bool:
-    """Has this machine a service manager that we know?"""
+    """Does this machine have a service manager that we know?"""
     return shutil.which("launchctl" if sys.platform == "darwin" else "systemctl") is not None
 
 
@@ -206,11 +206,11 @@ def path_of_service(config: str) -> str:
     return of(config).path()
 
 
-def await_word(service: Service, word: str, since: float, timeout: float) -> bool:
-    """Whether the service says `word` before the time is over."""
+def wait_for_log(service: Service, text: str, since: float, timeout: float) -> bool:
+    """Wait until a line of the service's log contains `text`; False if none does before the timeout."""
     until = time.monotonic() + timeout
     while time.monotonic() < until:
-        if any(word in line for line in service.log(since, 50)):
+        if any(text in line for line in service.log(since, 50)):
             return True
         time.sleep(0.2)
     return False

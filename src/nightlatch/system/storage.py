@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-FILE_URL = "sqlite:///"  # how the URL of a store begins that is a file on one machine
+FILE_URL = "sqlite:///"  # how the URL of a store in a file begins
 
 _NETWORK = frozenset(
     {

@@ -75,7 +75,7 @@ def _size(data: bytes, at: int, begin: bytes, follows: bytes, least: int) -> int
 
 
 def _starts(data: bytes, at: int) -> bool:
-    """Does a word start here? The sk- of task- is none."""
+    """Does a word start here? Not at the sk- in task-."""
     return not at or data[at - 1] not in _TOKEN
 
 

@@ -128,9 +128,9 @@ def reap_all() -> tuple[dict[int, int], bool]:
         ended[pid] = status
 
 
-def carriers(grant: str, since: int = 0) -> list[tuple[int, int]]:
-    """Processes whose environment carries the grant, as (pid, start). None of them is older than `since`."""
-    return Look(grant, since).found
+def carriers(grant: str) -> list[tuple[int, int]]:
+    """Processes whose environment carries the grant, as (pid, start)."""
+    return Look(grant, 0).found
 
 
 class Look:

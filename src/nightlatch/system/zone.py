@@ -66,7 +66,7 @@ def _look_up() -> str:
 
 
 def find(name: str = "") -> tzinfo:
-    """The named zone; without a name, the one that TZ or the machine's settings name. TZ=:/etc/localtime is a file."""
+    """The named zone; without a name, the zone of TZ or of the machine's settings. TZ=:/etc/localtime is a file."""
     import zoneinfo
 
     name = name or os.environ.get("TZ", "").lstrip(":")

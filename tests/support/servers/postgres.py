@@ -86,6 +86,13 @@ class PostgresServer:
         self._until(lambda: "ready" in self._status() or process.poll() is not None)
         assert process.poll() is None, f"PostgreSQL did not start:\n{(self.folder / 'log').read_text()}"
 
+    def must_live(self) -> None:
+        """Hundreds of tests share it. If something has killed it, one of them fails, with its log, and the others go on."""
+        if self._process and self._process.poll() is not None:
+            code, log = self._process.returncode, (self.folder / "log").read_text(errors="replace")
+            self.start()
+            raise AssertionError(f"PostgreSQL ended with {code}; it was started again:\n{log[-2000:]}")
+
     def stop(self) -> None:
         """A fast shutdown: every session is cut off."""
         if self._process is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..value import value
-from .price import up
+from .price import rounded_up
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ BURST = 2000  # tokens
 
 @value(frozen=True, kw_only=True)
 class Call:
-    """The most that a call can come to, as far as its body tells. Rates are billionths for a million tokens."""
+    """The most that a call can come to, as far as its body shows. Rates are billionths for a million tokens."""
 
     input: int  # tokens
     input_rate: int
@@ -44,7 +44,7 @@ class Call:
     def bound(self, output: int) -> dict[str, int]:
         """The most it uses of each unit, with its output limited to so many tokens."""
         return {
-            "usd": self.fixed + up(self.output_rate * output * self.times),
+            "usd": self.fixed + rounded_up(self.output_rate * output * self.times),
             "tokens": self.input + self.extra + output * self.times,
             "calls": 1,
         }
@@ -52,7 +52,7 @@ class Call:
     @property
     def fixed(self) -> int:
         """Billionths that no limit of the output can lower."""
-        return up(self.input_rate * (self.input + self.extra)) + self.fee
+        return rounded_up(self.input_rate * (self.input + self.extra)) + self.fee
 
     def affordable(self, left: Left) -> int:
         """Tokens of output that the rest of the budget can pay for; negative: not even the input."""
@@ -100,5 +100,5 @@ def in_doubt(*, fixed: int, output_rate: int, output: int, most: int, seconds: f
 
     `fixed`: for its input and fees; `known`: for its input, if the vendor reported that; `most`: what was held.
     """
-    made = min(output, BURST + int(SPEED * max(seconds, 0.0)))
-    return min((fixed if known is None else known) + up(output_rate * made), most)
+    answered = min(output, BURST + int(SPEED * max(seconds, 0.0)))
+    return min((fixed if known is None else known) + rounded_up(output_rate * answered), most)

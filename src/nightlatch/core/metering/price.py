@@ -39,7 +39,7 @@ USES = (WEB_SEARCH, FILE_SEARCH, CALL)  # counted, but not as tokens
 
 @value(frozen=True, kw_only=True)
 class Price:
-    """Of one model, in one of its tiers."""
+    """The rates of one model, in one of its tiers."""
 
     model: str
     rates: Mapping[str, Rate]
@@ -78,6 +78,6 @@ def tokens(counts: Mapping[str, int]) -> int:
     return sum(count for kind, count in counts.items() if kind not in USES)
 
 
-def up(amount: int) -> int:
+def rounded_up(amount: int) -> int:
     """A product of a rate and a number, in whole billionths, rounded up."""
     return -(-amount // MILLION)

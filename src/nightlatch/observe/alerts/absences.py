@@ -96,5 +96,5 @@ def _judged(
             id_ = f"{job_chain(job)}:{subject}:{RECOVERED}"
             judged.alerts += alerts(settings, id_, RECOVERED, job, now, run=before.run)
         if before:
-            judged.over.append((job, subject))
+            judged.resolved.append((job, subject))
     return judged

@@ -96,7 +96,7 @@ class _Judge:
     def _over(self, subject: str) -> None:
         del self._problems[subject]
         self.judged.problems = [problem for problem in self.judged.problems if problem.subject != subject]
-        self.judged.over.append((self._job, subject))
+        self.judged.resolved.append((self._job, subject))
 
     def _tell(self, entry: Entry, rule: str, run: str, detail: str) -> None:
         id_ = f"{job_chain(self._job)}:{entry.seq}:{rule}"
@@ -135,7 +135,7 @@ def remind(ledger: Ledger, settings: AlertSettings) -> None:
 
 def _detail(entry: Entry) -> str:
     kind = kinds.ROWS.get(entry.kind)
-    return kind.tell(entry.facts) if kind else entry.kind
+    return kind.describe(entry.facts) if kind else entry.kind
 
 
 def _looked_up(reader: StoreReader, settings: AlertSettings, job: str, entries: list[Entry]) -> list[Alert]:

@@ -134,12 +134,12 @@ def _declared(name: str, key: object, store: str | None, options: Mapping[str, o
 
 def _key(key: str | Callable[..., str] | None, function: Any, args: Any, kwargs: Any) -> str | None:
     if callable(key):
-        made = key(*args, **kwargs)
-        if not isinstance(made, str):
+        derived = key(*args, **kwargs)
+        if not isinstance(derived, str):
             raise UsageError(
-                f"the key of {function.__name__} is {made!r}: return a string that names what is processed"
+                f"the key of {function.__name__} is {derived!r}: return a string that names what is processed"
             )
-        return made
+        return derived
     if key is None:
         return None
     bound = inspect.signature(function).bind(*args, **kwargs)

@@ -13,6 +13,7 @@ from ...core.options import CALL, as_keyword, rows
 from ...core.target import Command
 from ...errors import Error, UsageError, recreate
 from ...store.url import ENV
+from ..shared import importing
 from ..shared.job import read
 from ..shared.verdict import Verdict
 
@@ -83,6 +84,7 @@ def _start(job: Job, how: Sequence[str], store: str | None) -> dict[str, Any]:
     import subprocess
     import tempfile
 
+    importing.check(job.name)
     if store is not None:
         checks.text(store, "store", empty=True)
 

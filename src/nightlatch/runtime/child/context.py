@@ -94,7 +94,7 @@ class Run:
     if TYPE_CHECKING:
 
         @overload
-        def map(  # type: ignore[overload-overlap]  # a coroutine function is one of both
+        def map(  # type: ignore[overload-overlap]  # a coroutine function matches both
             self,
             function: Callable[[T], Coroutine[Any, Any, R]],
             items: Iterable[T],
@@ -140,7 +140,7 @@ class Run:
         a key are done once. A failed item does not stop the others: when all are through, `MapFailed` is raised,
         which names the failed items; with failures="return" they are in `.failed` of the returned list. When most
         items fail in the same way it stops early. An item that three attempts died on is set aside for a person.
-        `name` tells two maps of one run apart; the default is the function's name.
+        `name` distinguishes two maps of one run; the default is the function's name.
         """
         from .steps.drive import drive, is_async
         from .steps.mapping import Map, run_threads
@@ -200,10 +200,10 @@ class Run:
     def _nested(self, run: str, key: str, attempt: int) -> _NestedScope:
         from .steps.step import StepMemory
 
-        made = object.__new__(Run)
-        made.__dict__ |= {**self.__dict__, "run": run, "key": key, "slot": "", "attempt": attempt}
-        made._memory = StepMemory(run, attempt)
-        return _NestedScope(made)
+        nested = object.__new__(Run)
+        nested.__dict__ |= {**self.__dict__, "run": run, "key": key, "slot": "", "attempt": attempt}
+        nested._memory = StepMemory(run, attempt)
+        return _NestedScope(nested)
 
     def effect(
         self,
@@ -301,19 +301,19 @@ class Run:
         send(do="progress", done=done, total=total, message=message)
 
     def spend(self, *, model: str = "", tag: str = "", **amounts: float) -> dict[str, float]:
-        """Report usage: usd, tokens, calls, units; of this model, counted under this tag, such as
+        """Report usage (usd, tokens, calls, units) of this model, counted under this tag, such as
         tag="site=example.org". Returns what this run has used so far; beyond its budget it is ended from
         outside."""
         checks.text(model, "model", empty=True)
         checks.text(tag, "tag", empty=True)
         for unit, amount in amounts.items():
             checks.number(amount, unit)
-        about = {word: text for word, text in (("model", model), ("tag", tag)) if text}
+        about = {name: text for name, text in (("model", model), ("tag", tag)) if text}
         return dict(send(do="spend", **about, **amounts)["used"])
 
     def check(self) -> None:
         """Return while the lease is certainly held; raise `LeaseLost` otherwise. Call it before a step that must not
-        happen twice; between the check and the step only a gate can tell."""
+        happen twice; between the check and the step only a gate protects."""
         send(do="check")
 
     def _remembered(self) -> StepMemory:

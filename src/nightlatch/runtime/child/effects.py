@@ -91,7 +91,7 @@ def effect(memory: StepMemory, wanted: EffectRequest, retry: Retry) -> Work[Any]
             result = yield UserCall(wanted.do)
         except Exception as error:
             proven = wanted.proven(error)
-            # Without a probe this raises InDoubt: only a person can tell.
+            # Without a probe this raises InDoubt: only a person can find out.
             yield memory.ask(
                 "effect-ended", **named, status=FAILED if proven else IN_DOUBT, reason=_why(error, proven)
             )  # fmt: skip
@@ -128,7 +128,7 @@ def _begin(memory: StepMemory, wanted: EffectRequest, named: dict[str, str]) -> 
     try:
         return (yield beginning)  # type: ignore[no-any-return]
     except BaseException as stop:
-        if beginning.answer == "begun":  # and nobody will do it
+        if beginning.answer == "begun":  # and this process will not do it any more
             yield memory.ask("effect-ended", **named, status=FAILED, reason=f"{reason_of(stop)} before it was done")
         elif beginning.answer == "probe":
             yield from _unknown(memory, named, stop)

@@ -17,6 +17,7 @@ import traceback
 from typing import Any
 
 from ...errors import Error, InDoubt, OnlyPlanned, StaleToken, Stop, UsageError
+from ..shared import importing
 from ..shared.client import send
 from .publishing import note_refusal
 
@@ -27,7 +28,9 @@ def main(argv: list[str]) -> int:
     given = json.loads(argv[1])
     sys.path[:] = [*given["path"], *(place for place in sys.path if place not in given["path"])]
     try:
-        result = _find(argv[0])(*given["args"], **given["kwargs"])
+        with importing.marked():
+            function = _find(argv[0])
+        result = function(*given["args"], **given["kwargs"])
         if inspect.iscoroutine(result):
             import asyncio
 
@@ -38,6 +41,11 @@ def main(argv: list[str]) -> int:
         return stop.exit_code
     except OnlyPlanned as read:
         return _planned_so_far(read)
+    except importing.StartedMeanwhile as unguarded:
+        reason = f"{unguarded}{_where(unguarded)}"
+        print(f"nightlatch: {reason}", file=sys.stderr)
+        send(do="fail", reason=reason)
+        return unguarded.exit_code
     except Exception as error:  # noqa: BLE001 - whatever it is, it is recorded
         code = error.exit_code if isinstance(error, Error) else 1
         if isinstance(error, StaleToken) and error.offered:
@@ -67,12 +75,15 @@ def _from_file(path: str) -> Any:
 
 def _planned_so_far(read: OnlyPlanned) -> int:
     """A dry-run ends where it needs a result that does not exist; what it planned so far counts."""
-    frames = traceback.extract_tb(read.__traceback__)
-    ours = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep  # the package
-    theirs = [frame for frame in frames if not frame.filename.startswith(ours)]
-    where = f", at {theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
-    send(do="fail", reason=f"{read}{where}", planned=True)
+    send(do="fail", reason=f"{read}{_where(read)}", planned=True)
     return 0
+
+
+def _where(error: Exception) -> str:
+    """The last line of the user's own code on the way to it."""
+    ours = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep  # the package
+    theirs = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(ours)]
+    return f", at {theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
 
 
 def _report(error: Exception, *, attention: bool) -> None:

@@ -1,8 +1,8 @@
-"""Calls that a gateway has granted by itself, in a file of the attempt: what is left when everybody is killed.
+"""Calls that a gateway has granted by itself, in a file of the attempt that outlives both supervisor and gateway.
 
 A ring of slots, one for each call, by its number. A slot is written before its call is forwarded, in one write that
-kill -9 cannot tear, and used again when the ledger has the earlier call. On the disk it need not be: after a power
-failure the same may be missing as of calls that the ledger holds lazily.
+kill -9 cannot tear, and used again when the ledger has the earlier call. It need not be on the disk: a power failure
+may also take calls that the ledger holds lazily.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def path_of(folder: str, attempt: int) -> str:
 
 
 def attempts(folder: str) -> list[int]:
-    """Those that have left a file."""
+    """The attempts that have left a file."""
     try:
         names = os.listdir(folder)
     except FileNotFoundError:

@@ -107,6 +107,6 @@ class Connection:
         return True
 
     def __del__(self) -> None:
-        made = getattr(self, "_socket", None)
-        if made is not None:
-            made.close()
+        opened = getattr(self, "_socket", None)
+        if opened is not None:
+            opened.close()

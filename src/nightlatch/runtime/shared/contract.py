@@ -2,8 +2,8 @@
 
     require … → the command → ensure …
 
-All of it runs in the workspace, under the run's bounds, with its output kept. The one that fails is the run's reason: a
-failed `require` is a run that did not start; a failed `ensure` needs a person, and nothing is published.
+All of it runs in the workspace, under the run's bounds, with its output kept. What fails is the run's reason: a failed
+`require` is a run that did not start; a failed `ensure` needs a person, and nothing is published.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main(words: list[str]) -> int:
     checks, command = words[:split], words[split + 1 :]
     lines = list(zip(checks[::2], checks[1::2], strict=True))
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(signum, lambda *_: None)  # meant for the command, which gets it too; not inherited by it
+        signal.signal(signum, lambda *_: None)  # the command gets it too; unlike SIG_IGN it does not inherit this
     for kind, line in lines:
         if kind == "--require" and (code := _run(["sh", "-c", line])):
             return _fail(f"it was not started: its precondition `{line}` ended with exit code {code}", code)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def read(name: str, target: Command | Function, given: Mapping[str, object], where: str, names: Names = as_flag) -> Job:
-    """The job of a front end (`where`), whose options are written as `names` says. `given` has only those that the
-    user gave."""
+    """The job of a front end (`where`), which writes options as `names` does. `given` has only the options that the
+    user set."""
     return here(Job(name=name, target=target, **options.read(Job, given, where, names)).check(names), names)
 
 
@@ -35,8 +35,8 @@ def here(job: Job, names: Names = as_flag) -> Job:
 
 
 def go_home(job: Job, store: str | None) -> str | None:
-    """Change to the folder of the file that the job is in: there its paths start, and there it runs. Returns the store
-    as it is meant from there."""
+    """Change to the folder of the job's file: its paths start there, and it runs there. Returns the store's URL as it
+    is valid from there."""
     if not job.file:
         return store
     from ...config.settings import meant

@@ -1,10 +1,10 @@
 """`claude` and `codex` as a metered command finds them: the real program, pointed at the gateway.
 
 Both ignore the environment where their own settings say otherwise. A folder that comes first in PATH has a script for
-each, which starts this; it finds the real one behind that folder and adds what it needs:
+each, which starts this module; it finds the real program later in PATH and adds what that needs:
 
 - claude: `--settings` with the address, since `env` in settings.json beats the environment.
-- codex: a provider of its own, since it ignores OPENAI_BASE_URL; without retries, which would repeat a refusal.
+- codex: a custom provider, since it ignores OPENAI_BASE_URL; without retries, which would repeat a refusal.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PROVIDER = "nightlatch"
 
 
 def for_item(environment: dict[str, str], digest: str) -> None:
-    """The addresses of the run become those of an item of a batch: by them the gateway knows whose call it is."""
+    """Replace the run's addresses by those of a batch's item: they show the gateway which item a call belongs to."""
     address = environment.get(ADDRESS, "")
     for name, text in environment.items() if address else ():
         if text.startswith(address):
@@ -34,9 +34,9 @@ def for_item(environment: dict[str, str], digest: str) -> None:
 
 
 def claude(words: list[str], environment: Mapping[str, str]) -> list[str]:
-    """With the address in its settings; those that were given go on, ours on top."""
+    """The words for claude: the user's `--settings`, with the address added."""
     address = f"{environment[ADDRESS]}/anthropic"
-    given, rest = _taken(words, "--settings")
+    given, rest = _pop_option(words, "--settings")
     settings = _settings(given)
     ours = {"ANTHROPIC_BASE_URL": address, **dict.fromkeys(_ELSEWHERE, "0")}
     settings["env"] = {**(settings.get("env") or {}), **ours}
@@ -44,11 +44,11 @@ def claude(words: list[str], environment: Mapping[str, str]) -> list[str]:
 
 
 def codex(words: list[str], environment: Mapping[str, str]) -> list[str]:
-    """With a provider that is the gateway."""
+    """The words for codex: with the gateway as its provider."""
     key = next((name for name in ("CODEX_API_KEY", "OPENAI_API_KEY") if environment.get(name)), "")
-    place, who = ("openai", f'env_key="{key}"') if key else ("chatgpt", "requires_openai_auth=true")
+    place, auth = ("openai", f'env_key="{key}"') if key else ("chatgpt", "requires_openai_auth=true")
     provider = (
-        f'{{name="{_PROVIDER}",base_url="{environment[ADDRESS]}/{place}",{who},wire_api="responses",'
+        f'{{name="{_PROVIDER}",base_url="{environment[ADDRESS]}/{place}",{auth},wire_api="responses",'
         f"request_max_retries=0,stream_max_retries=0}}"
     )
     rest = words
@@ -61,15 +61,15 @@ PROGRAMS = {"claude": claude, "codex": codex}
 
 
 def main(name: str, words: list[str]) -> NoReturn:
-    real = _behind(name, os.environ)
+    real = _real_program(name, os.environ)
     if not real:
         print(f"{name}: not found", file=sys.stderr)
         sys.exit(127)
     os.execv(real, [real, *PROGRAMS[name](words, os.environ)])  # noqa: S606 - what the command asked for
 
 
-def _behind(name: str, environment: Mapping[str, str]) -> str:
-    """The program itself, where PATH has it besides our folder."""
+def _real_program(name: str, environment: Mapping[str, str]) -> str:
+    """The real program: where PATH finds it outside of our folder."""
     ours = environment.get(FOLDER, "")
     for folder in environment.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.join(folder or ".", name)
@@ -78,7 +78,7 @@ def _behind(name: str, environment: Mapping[str, str]) -> str:
     return ""
 
 
-def _taken(words: list[str], option: str) -> tuple[str, list[str]]:
+def _pop_option(words: list[str], option: str) -> tuple[str, list[str]]:
     """The value of an option, and the words without it."""
     given, at = "", 0
     rest: list[str] = []
@@ -108,7 +108,7 @@ def _without(words: list[str], option: str, setting: str) -> list[str]:
 
 
 def _settings(given: str) -> dict[str, Any]:
-    """A file, or JSON itself. What is neither claude complains about by itself: not here."""
+    """The settings in a file or in JSON text. If it is neither, claude itself complains."""
     try:
         if given and not given.lstrip().startswith("{"):
             with open(given, encoding="utf-8") as file:

@@ -1,6 +1,6 @@
-"""What a start was, recorded with its attempt, so that `nightlatch retry` starts the same: command, options, folder.
+"""How an attempt was started (command, options, folder), recorded so that `nightlatch retry` can start it again.
 
-Secrets are taken out of it first. Where that took something away, it cannot be started, only shown.
+Secrets are removed first. If there was one, the record can only be shown, not started.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from ...ledger.records import RunRow
     from ...system.redaction import Redactor
 
-_OF_A_SLOT = ("key", "slot", "tz", "again", "new")  # the run's key says all of it
+_OF_A_SLOT = ("key", "slot", "tz", "again", "new")  # the run's key stands for all of these
 
 
 @value(frozen=True, kw_only=True)
 class RecordedStart:
     job: Job
     folder: str  # where it was started
-    hidden: bool  # a secret was taken out
+    hidden: bool  # a secret was removed
 
     def typed(self) -> tuple[str, ...] | None:
         """The words after `nightlatch` that start it; None for a Python job, which only its own file can start."""
@@ -89,7 +89,7 @@ def _redacted(packed: object, hidden: Redactor) -> object:
 
 
 def _written(given: object) -> list[str]:
-    """A value as it is typed, once for each time that its flag is."""
+    """A value as it is typed: one text for each use of its flag."""
     if given is None:
         return ["none"]
     if isinstance(given, float):

@@ -1,5 +1,5 @@
-"""W3C trace context without an SDK: ids are hashes of ledger, run and attempt, so every process that knows these makes
-the same span, and one that is sent twice is the same one."""
+"""W3C trace context without an SDK: ids are hashes of ledger, run and attempt, so each process that knows these derives
+the same span, and a span that is sent twice has the same id."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Caller:
 
 
 def read(text: str) -> Caller | None:
-    """A `traceparent`; None if it is not one, or is of no trace."""
+    """A `traceparent`; None if it is not valid, or names no trace."""
     parts = text.split("-")
     version, trace, span, flags = parts[:4] if len(parts) >= 4 else ("", "", "", "")
     sizes = tuple(map(len, (version, trace, span, flags)))
@@ -41,7 +41,7 @@ def read(text: str) -> Caller | None:
 
 
 def has_receiver(environment: Mapping[str, str]) -> bool:
-    """Does the environment name one that traces are sent to?"""
+    """Does the environment name a receiver for traces?"""
     return any(environment.get(name) for name in _ENDPOINTS)
 
 
@@ -65,19 +65,19 @@ def attempt_span(ledger: str, run: str, attempt: int) -> str:
 
 
 def child_span(parent: str, kind: str, name: str) -> str:
-    """Of something below the attempt's span, or below one of these."""
+    """The id of a span below the attempt's, or below another child span."""
     return _hash(parent, kind, name)[:16]
 
 
 def for_command(ledger: str, run: str, attempt: int, caller: str) -> str:
-    """What the attempt's command gets: its spans are below the attempt's."""
+    """The `traceparent` for the attempt's command: its spans are below the attempt's."""
     known = read(caller)
     trace, flags = (known.trace, known.flags) if known else (trace_of(ledger, run), "01")
     return str(Caller(trace=trace, span=attempt_span(ledger, run, attempt), flags=flags))
 
 
 def for_item(environment: Mapping[str, str], key: str) -> dict[str, str]:
-    """What an item's command gets, from what the batch's driver got."""
+    """The variables for an item's command, from those of the batch's driver."""
     attempt = read(environment.get(ENV, ""))
     if attempt is None:
         return {}

@@ -105,7 +105,7 @@ def of(run: RunRow, *, exit_code: int, host: str, at: float, head: str = "", ret
 
 def append(folder: str, verdict: Verdict, *, as_json: bool = False) -> None:
     """Add a line to runs.log in one write, so that lines of runs that end together do not mix. A log that has become
-    large is runs.log.1 from then on."""
+    large is renamed to runs.log.1."""
     path = os.path.join(durable.private_folder(folder), "runs.log")
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -63,9 +63,9 @@ class _DryRun(Preflight):
         with Supervision(self.command) as self.supervision:
             self.grant = self.supervision.grant  # not granted by a store: it only names the socket and the tree
             key = self.look()
-            made = self._skipped(key) if isinstance(key, Verdict) else self._tried(key)
-        self.ledger.note(self.job.name, kinds.PLAN, **made.entry())
-        return made
+            result = self._skipped(key) if isinstance(key, Verdict) else self._tried(key)
+        self.ledger.note(self.job.name, kinds.PLAN, **result.entry())
+        return result
 
     def _skipped(self, verdict: Verdict) -> Plan:
         return Plan(job=verdict.job, key=verdict.key, status=plan.SKIPPED, reason=verdict.reason, at=verdict.at)
@@ -119,7 +119,7 @@ class _DryRun(Preflight):
         return Workspace.make(self.store.folder, f"dry-run-{self.grant}", wanted)
 
     def _environment(self, key: str, socket: str, workspace: Workspace | None) -> dict[str, str]:
-        # Not the lease of a run around this one.
+        # The lease of an outer run must not be used here.
         hidden = {"NIGHTLATCH_LEASE", url.ENV}
         if self.job.workspace.startswith("git"):
             from .publishing.clone import ELSEWHERE
@@ -172,14 +172,14 @@ class _DryRun(Preflight):
         return answer
 
     def do_known(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"path": self._left_by(request.get("run") or (self.known.id if self.known else ""))}
+        return {"path": self._finished_steps(request.get("run") or (self.known.id if self.known else ""))}
 
     def do_step(self, request: dict[str, Any]) -> dict[str, Any]:
         self.steps_done += sum(status == DONE for _, _, status, *_ in request["steps"])
         return {}
 
     def do_progress(self, request: dict[str, Any]) -> dict[str, Any]:
-        far = "/".join(str(request[word]) for word in ("done", "total") if request.get(word))
+        far = "/".join(str(request[name]) for name in ("done", "total") if request.get(name))
         print(f"nightlatch: {far or 0} {request.get('message') or ''}".rstrip(), file=sys.stderr)
         return {}
 
@@ -273,7 +273,7 @@ class _DryRun(Preflight):
         log = self.ledger.step_log
         return log.result(log.chain_of(run.id, before=True), RESULT)
 
-    def _left_by(self, run: str) -> str:
+    def _finished_steps(self, run: str) -> str:
         """A file with the steps that earlier attempts finished."""
         log = self.ledger.step_log
         fd, path = tempfile.mkstemp(dir=self.folder)

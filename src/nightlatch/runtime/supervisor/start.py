@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def start(
     job: Job, *, store: str | None = None, report: Callable[[Verdict], None] = lambda _: None, claim: str = ""
 ) -> Verdict:
-    """Run a job with all its tries, as `tries.run` does; of a batch every item that is unfinished. For a process of its
-    own, which it leaves in another folder."""
+    """Run a job with all its tries, as `tries.run` does; of a batch every item that is unfinished. Needs its own
+    process, and changes that process's folder."""
     where = go_home(job, store)
     if not isinstance(job.target, Each):
         if job.publish:

@@ -148,7 +148,7 @@ class Supervision:
             self.work.start(environment, cwd=cwd, grace=grace, limit=limit)
 
     def last_report(self) -> Report:
-        """Wait for it, when there is nothing else to do."""
+        """Wait for the work's last report, when there is nothing else to do."""
         while (report := self.work.report(clock.SLICE)) is None or isinstance(report, Started):
             pass
         return report

@@ -1,8 +1,8 @@
 """The seam for work: what a supervisor starts, keeps in bounds, and ends. Imported for its type only.
 
 Today that is a command (command.py). A managed agent, whose work goes on at a vendor, can be one too: its driver is a
-command, `reattach` finds what an earlier attempt left at work there, `used` is what the vendor counted, and `end` sees
-to it that the vendor has ended it as well.
+command, `reattach` finds what an earlier attempt left at work there, `used` is what the vendor counted, and `end`
+makes sure that the vendor has ended it as well.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Work(Protocol):
         standard output."""
 
     def end(self) -> None:
-        """At once, whatever state it is in. Nothing of it is at work when this returns."""
+        """End it at once, whatever state it is in. Nothing of it is at work when this returns."""
 
     def close(self) -> None:
         """It has ended: close what was used to control it."""

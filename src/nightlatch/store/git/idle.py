@@ -37,7 +37,7 @@ def floor(refs: Refs) -> int:
     return record.read_floor(commit.message) if commit else 0
 
 
-def share(refs: Refs, folder: str, unused: float = UNUSED) -> None:
+def delete_unused(refs: Refs, folder: str, unused: float = UNUSED) -> None:
     """At most once in `unused` seconds, delete the refs that did not move since the last time. What cannot be deleted
     now is left for the next time."""
     path = os.path.join(folder, _SEEN)
@@ -52,7 +52,7 @@ def share(refs: Refs, folder: str, unused: float = UNUSED) -> None:
         if len(oids) > _FEW and unmoved:
             _delete(refs, unmoved)
     except (StoreUnreachable, PushRefused, Moved, OSError):
-        pass  # another machine does the same, the server refuses or cannot be reached, a disk is full: no harm
+        pass  # another machine does the same, the server refuses or is unreachable, a disk is full: no harm
 
 
 def _delete(refs: Refs, unmoved: dict[str, str]) -> None:
@@ -61,14 +61,12 @@ def _delete(refs: Refs, unmoved: dict[str, str]) -> None:
     while left and clock.now() < until:
         chunk, left = left[:_AT_ONCE], left[_AT_ONCE:]
         free = {
-            ref: standing
-            for ref in chunk
-            if ref in commits and (standing := record.read_lease(commits[ref].message)).is_idle
+            ref: lease for ref in chunk if ref in commits and (lease := record.read_lease(commits[ref].message)).is_idle
         }
         if not free:
             continue
         refs.look(names.FLOOR)
-        highest = max(floor(refs), *(standing.token for standing in free.values()))
+        highest = max(floor(refs), *(lease.token for lease in free.values()))
         change = RefChange(names.FLOOR, refs.seen[names.FLOOR], record.floor_message(highest))
         deleted = [RefMove(ref=ref, old=commits[ref].oid, new="") for ref in free]
         refs.push([change], PATIENCE, besides=deleted)

@@ -1,5 +1,5 @@
 """The jobs' rows, a ref each. All rows of a due moment move in one push, all or none; if one of them has moved on, the
-others go again without it."""
+others are pushed again without it."""
 
 from __future__ import annotations
 

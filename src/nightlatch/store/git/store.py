@@ -131,7 +131,7 @@ class GitStore:
 
         self._change_mine(name, grant, change)
         self.repository.tidy()
-        idle.share(self._refs, self.folder)
+        idle.delete_unused(self._refs, self.folder)
 
     def evict(self, name: str) -> bool:
         held_by_somebody = False

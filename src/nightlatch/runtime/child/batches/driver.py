@@ -35,7 +35,7 @@ from .judge import Judge
 from .summary import LISTED, Summary
 
 _GRACE = 5.0  # seconds between SIGTERM and SIGKILL for an item
-_SAY_EVERY = 10.0  # seconds between two lines of progress
+_REPORT_EVERY = 10.0  # seconds between two lines of progress
 _PATIENCE = 5.0  # seconds for which a supervisor that cannot write is tried again
 _MOST = 100  # records in one message
 _LOOK_EVERY = 0.25  # seconds between two looks at what the items have spent
@@ -51,7 +51,7 @@ class BatchDriver:
         self.total = self.reader.lines
         self.selection = Selection(self.reader, _known(reply["known"]))
         self.workspaces = ItemWorkspaces(self.plan["publish"], reply["home"]) if reply["home"] else None
-        self.home, self.bar = reply["home"], reply["bar"]
+        self.home, self.bar, self.as_data = reply["home"], reply["bar"], reply["as_data"]
         self.exhausted = False
         self.running: list[ItemProcess] = []
         self.judging: list[ItemProcess] = []  # ended, and not recorded yet
@@ -60,26 +60,26 @@ class BatchDriver:
         self.judge = Judge(self.plan, client, self.workspaces, self.summary, self.total)
         self.signal = 0
         self.second_signal = self.announced = False
-        self.said_at = self.looked_at = clock.now()
+        self.reported_at = self.looked_at = clock.now()
         self.wake = self._listen()
 
     def go(self) -> int:
         try:
             while True:
-                self.judging = ended = [child for child in self.running if child.over()]
+                self.judging = ended = [child for child in self.running if child.has_ended()]
                 self.running = [child for child in self.running if child not in ended]
                 verdicts = self.judge.verdicts(ended)
                 starting = self._choose()
                 self._record(verdicts, starting)
                 for child in ended:
-                    child.show(aside=self.plan["json"])
+                    child.show(aside=self.plan["json"], as_data=self.as_data)
                 self.running += [child for child in starting if child.start()]
                 self.judging = ended_at_once = [child for child in starting if child not in self.running]
                 self._record(self.judge.verdicts(ended_at_once), [])
                 self.judging = []
                 if not self.running and not self.judge.waiting and (self.judge.stopping or self.exhausted):
                     break
-                self._say()
+                self._report_progress()
                 self._wait(not ended_at_once)
         except NotRecorded as refused:
             self.judge.stopping = f"nothing more can be recorded: {refused}"
@@ -101,8 +101,8 @@ class BatchDriver:
                 chosen.append(self._child(item, tries + 1))
             except BadItem as bad:
                 self.selection.bad.append(self.reader.bad(item.line, bad))
-                self._bad()
-            except OSError as error:  # nothing was begun: the next start does it
+                self._report_bad_lines()
+            except OSError as error:  # the item was not begun: the next start does it
                 self.judge.stop(f"{item.key} cannot be started, there is no room to keep its output: {error.strerror}")
         return chosen
 
@@ -135,13 +135,13 @@ class BatchDriver:
         if self.exhausted:
             return None
         item = None
-        while item is None and not self.selection.over and not self.judge.stopping:
+        while item is None and not self.selection.exhausted and not self.judge.stopping:
             item = self.selection.next()
-            self._bad()  # may have stopped the batch
-        self.exhausted = self.selection.over
+            self._report_bad_lines()  # may have stopped the batch
+        self.exhausted = self.selection.exhausted
         return item
 
-    def _bad(self) -> None:
+    def _report_bad_lines(self) -> None:
         """Report lines that could not be read; each counts as failed."""
         for bad in self.selection.bad:
             print(f"nightlatch: {printable(str(bad))}", file=sys.stderr)
@@ -189,7 +189,7 @@ class BatchDriver:
         return reads
 
     def _note_signal(self, signum: int, _frame: object) -> None:
-        """Asked to end. Only note it: the signal may come between the start of an item and the line that lists it."""
+        """A signal asks us to end. Only note it: it may come between an item's start and the line that lists it."""
         self.second_signal = bool(self.signal)
         self.signal = self.signal or signum
         self.judge.stopping = self.judge.stopping or "interrupted"
@@ -224,17 +224,17 @@ class BatchDriver:
             child.keep_time(now)
         if self.plan["caps"] and self.running and now >= self.looked_at + _LOOK_EVERY:
             self.looked_at = now
-            over = self.client.ask(do="spent")["over"]
+            exceeded = self.client.ask(do="spent")["over"]
             for child in self.running:
-                if child.item.digest.hex() in over:
-                    child.spent(over[child.item.digest.hex()])
+                if child.item.digest.hex() in exceeded:
+                    child.spent(exceeded[child.item.digest.hex()])
 
-    # ── say ──
+    # ── report ──
 
-    def _say(self, last: bool = False) -> None:
-        if not last and clock.now() < self.said_at + _SAY_EVERY:
+    def _report_progress(self, last: bool = False) -> None:
+        if not last and clock.now() < self.reported_at + _REPORT_EVERY:
             return
-        self.said_at = clock.now()
+        self.reported_at = clock.now()
         self.summary.skipped = self.selection.skipped
         known = self.summary.done + self.summary.skipped
         short = self.summary.short()
@@ -259,7 +259,7 @@ class BatchDriver:
         summary.doubles = [f"{item.key} (line {item.line})" for item in selection.doubles]
         summary.waiting = [*summary.killed, *self._with_reasons(selection.in_doubt)]
         summary.before = self._with_reasons(selection.aside)
-        more = not self.exhausted and (self.selection.next() or not self.selection.over)
+        more = not self.exhausted and (self.selection.next() or not self.selection.exhausted)
         unfinished = more or self.judge.waiting or summary.unfinished
         summary.stopped = (
             self.judge.stopping if unfinished else ""
@@ -268,7 +268,7 @@ class BatchDriver:
         if self.home and not os.listdir(self.home):
             os.rmdir(self.home)
         try:
-            self._say(last=True)
+            self._report_progress(last=True)
             if code:
                 self.client.ask(
                     do="fail", reason=summary.short() + (f" ({summary.stopped})" if summary.stopped else "")

@@ -11,6 +11,7 @@ import tempfile
 from typing import BinaryIO
 
 from ....core import duration
+from ....core.printable import printable
 from ....system import clock
 from ...shared import metered
 from ...shared.batches.items import BatchItem
@@ -21,6 +22,7 @@ _FITS_PIPE = 4096  # bytes that fit into a pipe before anything reads it
 _FITS_ENVIRONMENT = 100_000
 _TAIL = 4096
 _REPORT = 1 << 18
+_PIECE = 1 << 16  # bytes of a line that are copied at once
 
 
 class ItemProcess:
@@ -41,7 +43,7 @@ class ItemProcess:
         self._argv, self._timeout, self._grace = argv, timeout, grace
         self.exit_code = 0  # 128 + N if signal N ended it
         self.timed_out = self.over_budget = False
-        self.killed = False  # by somebody else: the end of the whole batch, or the kernel for lack of memory
+        self.killed = False  # not by us: the whole batch is being ended, or the kernel is out of memory
         self._pid = 0
         self._why = ""
         self._end_at = self._kill_at = float("inf")
@@ -93,7 +95,7 @@ class ItemProcess:
             found = shutil.which(argv[0]) or argv[0]  # a script without #!
             return os.posix_spawn("/bin/sh", ["sh", found, *argv[1:]], env, file_actions=actions, setpgroup=0)
 
-    def over(self) -> bool:
+    def has_ended(self) -> bool:
         """Has it ended? If so, nothing of its process group is left."""
         if os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return False
@@ -159,12 +161,17 @@ class ItemProcess:
         self._err.seek(max(self._err.seek(0, os.SEEK_END) - _TAIL, 0))
         return self._err.read().decode(errors="backslashreplace")
 
-    def show(self, *, aside: bool = False) -> None:
-        """Show what it printed, and close the files. `aside`: all of it on standard error."""
+    def show(self, *, aside: bool = False, as_data: bool = False) -> None:
+        """Show what it printed, each line with the item's name, and close the files. `aside`: all of it on standard
+        error. `as_data`: standard output as it came, since a file or another program gets it."""
+        name = f"{printable(self.item.key)} | ".encode(errors="surrogateescape")
         for source, screen in ((self._out, sys.stderr if aside else sys.stdout), (self._err, sys.stderr)):
             source.seek(0)
             screen.flush()
-            shutil.copyfileobj(source, screen.buffer)
+            if as_data and screen is sys.stdout:
+                shutil.copyfileobj(source, screen.buffer)
+            else:
+                _copy_named(source, screen.buffer, name)
             screen.flush()
             source.close()
 
@@ -175,6 +182,15 @@ class ItemProcess:
             os.killpg(self._pid, signum)
         except (ProcessLookupError, PermissionError):
             pass  # nothing of it is left; macOS refuses to signal a group of zombies
+
+
+def _copy_named(source: BinaryIO, screen: BinaryIO, name: bytes) -> None:
+    line = b"\n"
+    while piece := source.readline(_PIECE):
+        screen.write((name if line.endswith(b"\n") else b"") + piece)
+        line = piece
+    if not line.endswith(b"\n"):
+        screen.write(b"\n")  # the next item begins a line
 
 
 def _readable(data: bytes) -> int:

@@ -38,7 +38,7 @@ class ItemWorkspaces:
 
 
 def check(publish: list[str]) -> None:
-    """Raise what is wrong with it before anything is claimed."""
+    """Raise `UsageError` for a bad --publish, before anything is claimed."""
     for text in publish:
         _, to = _pair(text)
         if not to.fields:

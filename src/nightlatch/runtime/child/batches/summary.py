@@ -21,7 +21,7 @@ class Summary:
         self.before: list[tuple[str, str]] = []  # set aside by an earlier start
         self.doubts: list[tuple[str, str]] = []  # by their command's own report
         self.killed: list[tuple[str, str]] = []  # from outside: nobody knows whether they acted
-        self.waiting: list[tuple[str, str]] = []  # the killed ones and earlier ones in doubt: need a person
+        self.waiting: list[tuple[str, str]] = []  # killed, or in doubt since an earlier start: they need a person
         self.doubles: list[str] = []
         self.unrecorded: list[str] = []
         self.stopped = ""

@@ -72,9 +72,9 @@ class DirectWriter:
             return self._nested_writer
 
     def _report(self, request: dict[str, Any]) -> None:
-        """Tell the supervisor that the work goes on, for the watch, and how far a map is, for people."""
+        """Report to the supervisor that the work goes on, for the watch, and how far a map is, for people."""
         now = clock.now()
-        if request.get("of") and (now - self._counted_at > _COUNT_EVERY or request["done"] == request["of"]):
+        if request.get("of") and (now - self._counted_at > _COUNT_EVERY or request["last"]):
             self._counted_at = self._reported_at = now
             send(do="progress", done=request["done"], total=request["of"], message=request["message"])
         elif now - self._reported_at > _REPORT_EVERY:
@@ -134,7 +134,7 @@ class _Waiting:
 
 
 class _RunLease:
-    """The run's lease, as a process of the run sees it."""
+    """The run's lease, in a process of the run."""
 
     def __init__(self, run: RunRow, store: Store) -> None:
         self.name, self.grant, self.store = run.job, run.grant, store

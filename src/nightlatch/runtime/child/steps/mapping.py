@@ -21,7 +21,7 @@ from ....errors import Error, InDoubt, MapFailed, UsageError
 from ...shared.batches.template import BadItem, Template
 from ..planned import loads
 from .drive import Sleep, UserCall
-from .step import StepMemory, as_recorded, pause_after, reason_of, serialised
+from .step import StepMemory, as_recorded, pause_after, reason_of, serialised, trace_of
 
 if TYPE_CHECKING:
     from .drive import Work
@@ -74,7 +74,7 @@ class Map:
         self._lock = Lock()
         self._todo: list[tuple[int, str, str]] = []  # index, key, digest of the items to do
         self._same: dict[str, list[int]] = {}  # digest → the items that have it
-        self._breaker, self._ended = Breaker(), 0
+        self._breaker, self._done = Breaker(), 0
         self.results: Results[Any] = Results(len(self._items))
 
     def prepare(self, retry: Retry) -> Work[int]:
@@ -93,6 +93,7 @@ class Map:
             indexes.append(index)
             if len(indexes) > 1:
                 self.results.duplicates.append(key)
+                self._done += digest in self._memory.done
                 continue
             known = self._memory.recall(digest)
             if known is None:
@@ -100,6 +101,7 @@ class Map:
             else:
                 self.results[index] = loads(known)
                 self.results.resumed += 1
+                self._done += 1
         if self.results.duplicates:
             count, names = len(self.results.duplicates), ", ".join(self.results.duplicates[:_NAMED])
             print(
@@ -127,7 +129,7 @@ class Map:
                         self._fail(Failed(key, self._items[index], None, why, aside=True))
                         continue
                     begun = [[digest, key, BEGUN, deaths + 1, "", ""]]
-                count = {"of": len(self._items), "done": self.results.resumed + self._ended}
+                count = {"of": len(self._items), "done": self._done, "last": not place}
             if ended or begun:
                 yield self._memory.record([*ended, *begun], message=self._name, **count)
             if not place:
@@ -149,17 +151,20 @@ class Map:
         waiting = [one for one in self.results.failed if one.aside]
         listed = waiting or self.results.failed
         what, more = "wait for a person" if waiting else "failed", len(listed) - _NAMED
-        by_reason: dict[str, list[str]] = {}  # a shared reason is given once
+        by_reason: dict[str, list[Failed]] = {}  # a shared reason is given once
         for one in listed[:_NAMED]:
-            by_reason.setdefault(one.reason, []).append(one.key)
+            by_reason.setdefault(one.reason, []).append(one)
         failed = MapFailed(
             (f"{self.results.stopped}. " if self.results.stopped else "")
             + f"{len(listed)} of {len(self.results)} items {what}: "
-            + "; ".join(f"{', '.join(keys)} ({reason})" for reason, keys in by_reason.items())
+            + "; ".join(f"{', '.join(one.key for one in ones)} ({reason})" for reason, ones in by_reason.items())
             + (f" and {more} more" if more > 0 else "")
             + ". The next attempt does only what is not done",
             self.results,
         )
+        for first, *_ in by_reason.values():
+            if first.error:  # its traceback is recorded with the run's, and shown with it
+                failed.add_note(f"\nitem {printable(first.key)}:\n{trace_of(first.error).rstrip()}")
         if waiting:
             failed.exit_code = InDoubt.exit_code
         return failed
@@ -191,7 +196,7 @@ class Map:
             with self._lock:
                 self.results[index] = as_recorded(result, text)
                 self._breaker.add(digest, "")
-                self._ended += 1
+                self._done += len(self._same[digest])  # with those that share its key
                 self._memory.done[digest] = text
             return [digest, key, DONE, tries, text, ""]
 
@@ -270,7 +275,7 @@ def _digests(key: Key, name: str) -> Callable[[Any], tuple[str, str]]:
 
 
 def _name(function: object) -> str:
-    """The name that tells two maps in one run apart. A lambda has none."""
+    """The name that distinguishes two maps in one run. A lambda has none."""
     found = getattr(function, "__name__", "")
     if not found.isidentifier():
         raise UsageError("give the map a name, as in run.map(…, name='articles'): its function has none")

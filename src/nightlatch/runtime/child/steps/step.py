@@ -173,6 +173,17 @@ def reason_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
 
 
+def trace_of(error: BaseException) -> str:
+    """Its traceback, from the first frame that is not of this package."""
+    import traceback
+
+    ours = os.path.dirname(os.path.dirname(checks.__file__)) + os.sep  # the package
+    trace = error.__traceback__
+    while trace and trace.tb_next and trace.tb_frame.f_code.co_filename.startswith(ours):
+        trace = trace.tb_next
+    return "".join(traceback.format_exception(type(error), error, trace))
+
+
 def _captured(function: Any) -> Any:
     """What a function uses besides its arguments: its object, and the variables that a lambda in a loop captured."""
     cells = getattr(function, "__closure__", None)

@@ -24,7 +24,7 @@ IN_DOUBT_ITSELF = (
 )
 _LONGEST_KEY = 1000
 _SHOWN = 50  # names of fields in a message
-_LOOKED_AT = 8192  # bytes, to tell what a file is
+_LOOKED_AT = 8192  # bytes, to find out what a file is
 _MARK = b"\xef\xbb\xbf"  # the byte order mark that Windows puts before UTF-8
 _WIDE = (b"\xff\xfe", b"\xfe\xff")  # byte order marks of UTF-16
 _COMPARED = 1000  # fields that a misspelt one is compared with
@@ -50,7 +50,7 @@ class BatchItem:
 
 
 class ItemReader:
-    """Items from a file, in order. Iterating yields an `Item`, or a `BadItem` in its place."""
+    """Items from a file, in order. Iterating yields `Found`, or a `BadItem` in its place."""
 
     def __init__(self, path: str, format: str, key: str) -> None:
         self.format = format or _ENDINGS.get(os.path.splitext(path)[1].lower(), "")

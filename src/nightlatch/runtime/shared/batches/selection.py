@@ -47,10 +47,10 @@ class Selection:
             if not status:
                 return item
             (self.in_doubt if status == DOUBT else self.aside).append((item.key, digest))
-        self.over = True
+        self.exhausted = True
         return None
 
     def _skip(self, count: int) -> None:
         self.skipped += count
 
-    over = False  # has everything been read?
+    exhausted = False  # has everything been read?

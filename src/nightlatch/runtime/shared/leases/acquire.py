@@ -69,24 +69,24 @@ def _attempt(
     except Busy as busy:
         if busy.record is None or not busy.record.grant:
             raise  # it was released meanwhile
-        over, unproven = _ground(store, busy.record)
+        takeover, unproven = _ground(store, busy.record)
     if unproven:
         holder = replace(holder, unproven=", ".join(unproven[:_NAMED]))
-    return _ask(store, name, grant, holder, ttl, over, begin)
+    return _ask(store, name, grant, holder, ttl, takeover, begin)
 
 
 def _ask(
-    store: Store, name: str, grant: str, holder: Holder, ttl: float, over: Takeover | None, begin: Begun | None
+    store: Store, name: str, grant: str, holder: Holder, ttl: float, takeover: Takeover | None, begin: Begun | None
 ) -> tuple[Granted, Tenure]:
     listed = {"begin": begin} if begin else {}
     start = clock.now()
     try:
-        return store.acquire(name, grant, holder, ttl, over, **listed), Tenure(start=start, ttl=ttl)
+        return store.acquire(name, grant, holder, ttl, takeover, **listed), Tenure(start=start, ttl=ttl)
     except StoreUnreachable:
         # Perhaps only the reply was lost. Then the lease is ours, and nobody could take it for a TTL if we left now.
         # The store grants it to the same grant again.
         start = clock.now()
-        return store.acquire(name, grant, holder, ttl, over, **listed), Tenure(start=start, ttl=ttl)
+        return store.acquire(name, grant, holder, ttl, takeover, **listed), Tenure(start=start, ttl=ttl)
 
 
 def _until_expiry(record: Record | None) -> float:

@@ -39,7 +39,7 @@ class Lease:
     `token` grows with every grant of the name, on every machine that shares the store: pass it to
     the system you write to, and have that refuse a lower one. Call `check` before a step that must
     not happen twice: it raises if the lease is no longer held. Between the check and the write only
-    a gate can tell.
+    a gate protects.
     """
 
     def __init__(
@@ -115,12 +115,12 @@ class Lease:
 
     @property
     def is_sure(self) -> bool:
-        """False while the work stands still, since no renewal was confirmed lately; and when the lease is lost."""
+        """False while the work is frozen because no renewal was confirmed recently, and when the lease is lost."""
         return not self._released and self._keeper.is_sure
 
     @property
     def sure_until(self) -> float:
-        """When the work will stand still, unless a renewal is confirmed before; by the suspend-proof clock."""
+        """When the work will be frozen, unless a renewal is confirmed before; by the suspend-proof clock."""
         return self._keeper.sure_until
 
     @property

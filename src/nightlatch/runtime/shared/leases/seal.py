@@ -97,7 +97,7 @@ def _seal(lease: Lease | Inherited, gates: dict[str, Gate], known: set[str]) -> 
 
 
 def _has_mark(gate: Gate, name: str) -> bool:
-    """False only if the gate can tell that it was never sealed under this name."""
+    """False only if the gate knows that it was never sealed under this name."""
     return not hasattr(gate, "has_mark") or bool(gate.has_mark(name))
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ....ledger.records import RunRow
 
     class HeldLease(Protocol):
-        """What is needed here of a lease."""
+        """What this module needs of a lease."""
 
         name: str
         grant: str

@@ -74,6 +74,6 @@ class Recorder:
         """Report how far a map is, at most once a second."""
         last = next((request for request in reversed(requests) if request.get("of")), None)
         now = clock.now()
-        if last and self._progress and (now - self._counted_at > _COUNT_EVERY or last["done"] == last["of"]):
+        if last and self._progress and (now - self._counted_at > _COUNT_EVERY or last.get("last")):
             self._counted_at = now
             self._progress(int(last["done"]), int(last["of"]), str(last.get("message") or ""))

@@ -1,4 +1,4 @@
-"""A person decides how a run ended, or that it is done again."""
+"""A person decides how a run ended, or that it is to be done again."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def resolve(run: RunRow, outcome: str, by: str, *, ledger: Ledger, store: Store,
     if left_behind or outcome == DONE or store.lists_begun:
         with Lease(store, run.job, ttl=store.default_ttl, wait=wait) as lease:
             before = begun.decision(store, ledger, run)
-            word, _, decider = before.value.partition(" ") if before else (outcome, "", "")
-            if word != outcome:
+            decided, _, decider = before.value.partition(" ") if before else (outcome, "", "")
+            if decided != outcome:
                 # That decision may have led to new work that nobody has looked at: do not decide it here.
-                raise RunEnded(f"run {run.id} of {run.job} has been decided meanwhile: {word}, by {decider}", run)
+                raise RunEnded(f"run {run.id} of {run.job} has been decided meanwhile: {decided}, by {decider}", run)
             if left_behind:
                 ledger.reap(run.id, token=lease.token, grant=lease.grant, doubt=True)
             if outcome == DONE:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ....ledger.ledger import Ledger
     from ....ledger.records import RunRow
 
-LAPSED = "lapsed"  # what such a run is shown as; no status: nothing is recorded by looking
+LAPSED = "lapsed"  # how such a run is shown. It is not a status: looking records nothing
 
 
 def status_of(run: RunRow, ledger: Ledger, store: Store) -> str:
@@ -35,7 +35,7 @@ def status_of(run: RunRow, ledger: Ledger, store: Store) -> str:
 
 
 def left_behind(record: Record, now: float) -> tuple[Begun, ...]:
-    """Keys begun under a lease whose holder no longer works on them, as far as this machine can tell at `now`."""
+    """Keys begun under a lease whose holder no longer works on them, as far as this machine knows at `now`."""
     held = record.grant and record.until >= now and not process_gone(record.holder)
     return Begun.without(record.begun, {record.token} if held else ())
 

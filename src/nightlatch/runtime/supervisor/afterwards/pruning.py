@@ -67,7 +67,7 @@ def prune(
 
 
 def _unpin(folder: str, ledger: Ledger) -> None:
-    """Workspaces whose run was decided, by a process that was killed before it could say so here."""
+    """Unpin workspaces whose run is decided: the process that should have done it was killed."""
     for name in workspace.pins(folder):
         run = ledger.run(name.rpartition("-")[0])
         if run is None or (run.held is None and not run.approved and run.status != statuses.RUNNING):

@@ -1,4 +1,4 @@
-"""What a launch may use: held in every cap until the agent ends, so that two launches do not each get the whole rest.
+"""What a launch may use: held in every cap until the agent ends, so that two launches do not both get all that is left.
 
 That is the run's own cap, or the item's; where only a cap of a day, a month or several items counts, a quarter of what
 is left of it. What the vendor has counted is usage, and held no longer.
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from ....ledger.writer import Records, Writer
     from ..run.spending import Spending
 
-GIVEN = ("usd", "tokens")  # what a vendor can be given a cap in
+GIVEN = ("usd", "tokens")  # the units that a vendor can cap
 _SHARE = 4
 
 
 class Allowances:
-    """Of one run's launches."""
+    """The allowances of one run's launches."""
 
     def __init__(self, ledger: Ledger, writer: Writer, spending: Spending, used: Mapping[str, float]) -> None:
         """`used`: by this attempt so far; it grows elsewhere."""
@@ -48,7 +48,7 @@ class Allowances:
         mine, ours = (own, of_run) if item else (of_run, [])
         if not (shared or mine or ours):
             return {}
-        made: dict[str, float] = {}
+        allowed: dict[str, float] = {}
 
         def decide(taken: dict[tuple[str, str, str], int]) -> Hold | None:
             left = [(cap, cap.amount - taken[job, cap.period, cap.unit] / UNITS[cap.unit].scale) for job, cap in shared]
@@ -57,11 +57,11 @@ class Allowances:
                 whole = [cap.amount - used for cap, used in mine if cap.unit == unit]
                 parts = [rest if whole else rest / _SHARE for cap, rest in left if cap.unit == unit]
                 if whole or parts:
-                    made[unit] = max(min((*whole, *parts)), 0.0)
-            if not made:
+                    allowed[unit] = max(min((*whole, *parts)), 0.0)
+            if not allowed:
                 return None
             self._number += 1
-            run, parts_of = self._writer.run, {unit: int(made.get(unit, 0.0) * UNITS[unit].scale) for unit in GIVEN}
+            run, parts_of = self._writer.run, {unit: int(allowed.get(unit, 0.0) * UNITS[unit].scale) for unit in GIVEN}
             return Hold(
                 run=run.id, attempt=run.attempt, call=self._number, job=run.job, at=self._writer.now(), calls=0,
                 usd=parts_of["usd"], tokens=parts_of["tokens"], fixed=parts_of["usd"], output_rate=0, output=0,
@@ -71,10 +71,10 @@ class Allowances:
         hold = self._ledger.holds.put_within([(job, cap.period, cap.unit) for job, cap in shared], decide)
         if hold:
             self._holds[launch] = hold
-        return made
+        return allowed
 
     def used(self, launch: str, more: Amounts | None) -> Records:
-        """What to write with usage of a launch: so much less is held. None: it has ended, or was not launched."""
+        """Rows to write with a launch's usage: so much less is held. `more` None: it has ended, or never began."""
         hold = self._holds.pop(launch, None)
         if hold is None:
             return ()
@@ -92,7 +92,7 @@ class Allowances:
         return float(sum(getattr(hold, unit) for hold in self._holds.values())) / UNITS[unit].scale
 
     def _take_over(self) -> None:
-        """What an earlier attempt gave its launches is given anew to those that go on."""
+        """Drop what an earlier attempt held for its launches: those that go on get a new allowance."""
         if self._taken_over:
             return
         self._taken_over = True

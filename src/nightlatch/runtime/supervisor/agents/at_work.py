@@ -60,7 +60,7 @@ class AgentsAtWork:
         self.unconfirmed: dict[str, str] = {}  # handle → why its end is not known
 
     def warm_up(self) -> None:
-        """Import what its driver is going to ask for, while that starts."""
+        """Import what the driver's requests need, while the driver starts."""
         from ..effects import effect_requests  # noqa: F401
 
         names.label(self._writer.run.job, "")  # hashlib
@@ -134,7 +134,7 @@ class AgentsAtWork:
         )
 
     def left(self, item: str | None = None) -> list[AgentRow]:
-        """Those that work, as far as is known; of an item, or of all."""
+        """Agents that still work, as far as is known: those of an item, or all."""
         with self._mutex:
             found = [row for row in self._rows.values() if row.ended is None and row.status != PREPARED]
         return [row for row in found if row.handle and item in (None, row.item)]

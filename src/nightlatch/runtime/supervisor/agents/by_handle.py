@@ -1,5 +1,5 @@
-"""End an agent by its recorded handle, when its driver hangs or is dead. A separate process does it: adapters, users'
-ones among them, are nothing for a supervisor to import."""
+"""End an agent by its recorded handle, when its driver hangs or is dead. A separate process does it: a
+supervisor must not import adapters, which may be the user's own."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
     from ....ledger.agents import AgentRow
 
-WITHIN = 10.0  # seconds for the vendor to say that it has ended
+WITHIN = 10.0  # seconds for the vendor to confirm the end
 
 
 class Canceller:
     """Started at once; `confirmed` waits for it."""
 
-    def __init__(self, row: AgentRow, environment: dict[str, str], cwd: str, within: float = WITHIN) -> None:
+    def __init__(self, row: AgentRow, environment: dict[str, str], cwd: str) -> None:
         import json
         import subprocess
 
-        self.row, self._within = row, within
-        ask = {"provider": row.provider, "fields": row.fields, "handle": row.handle, "within": within}
+        self.row = row
+        request = {"provider": row.provider, "fields": row.fields, "handle": row.handle, "within": WITHIN}
         self._process: Popen[str] = subprocess.Popen(
             [sys.executable, "-P", "-m", "nightlatch.agents.cancel"],
             stdin=subprocess.PIPE,
@@ -33,17 +33,17 @@ class Canceller:
             start_new_session=True,  # a Ctrl-C that ended the run must not end this too
         )
         assert self._process.stdin
-        self._process.stdin.write(json.dumps(ask))
+        self._process.stdin.write(json.dumps(request))
         self._process.stdin.close()
         self._process.stdin = None
 
     def confirmed(self) -> tuple[str, str]:
-        """(status, note) as the vendor says; status "": it did not say so in time."""
+        """(status, note) as the vendor reports them; status "": it did not confirm the end in time."""
         import json
         import subprocess
 
         try:
-            out, _ = self._process.communicate(timeout=self._within + 2.0)
+            out, _ = self._process.communicate(timeout=WITHIN + 2.0)
             found = json.loads(out)
             return str(found["status"]), str(found["note"])
         except (subprocess.TimeoutExpired, ValueError, KeyError) as error:

@@ -8,13 +8,14 @@ from ....core import duration
 from ....system import clock
 
 _EVERY = 0.1  # seconds
+_SCREEN = 2  # standard error
 
 
 class Bar:
     """Drawn by the supervisor on its own standard error, so that it is not in the kept output."""
 
-    def __init__(self, name: str, screen: int = 2) -> None:
-        self._name, self._screen = name, screen
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._started = self._drawn_at = clock.now()
         self._shown = self._closed = False
         self.done = self.failed = self.doubt = self.skipped = self.total = self.waiting = 0
@@ -47,7 +48,7 @@ class Bar:
             return
         self._drawn_at = clock.now()
         try:
-            width = os.get_terminal_size(self._screen).columns or 80
+            width = os.get_terminal_size(_SCREEN).columns or 80
         except OSError:
             width = 80
         self._write(f"\r\x1b[K{self.text(max(width - 1, 10))}")
@@ -66,10 +67,10 @@ class Bar:
 
     def _write(self, text: str) -> None:
         try:
-            os.write(self._screen, text.encode(errors="replace"))
+            os.write(_SCREEN, text.encode(errors="replace"))
         except OSError:
             pass  # the terminal is gone
 
 
-def wanted(screen: int = 2) -> bool:
-    return os.isatty(screen) and os.environ.get("TERM", "") != "dumb"
+def wanted() -> bool:
+    return os.isatty(_SCREEN) and os.environ.get("TERM", "") != "dumb"

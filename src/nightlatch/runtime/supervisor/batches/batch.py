@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 _WHOLE = "{}"  # the key where none is given: the item itself
-_WAITS = 3.0  # seconds for which an item counts as waiting after it last said so
+_WAITS = 3.0  # seconds for which an item counts as waiting after its last report of that
 _HOMES = "batch-home"  # scope of the done keys that name the ledger with a batch's items
 
 
@@ -72,12 +72,12 @@ def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, A
 
 
 def prepared(batch: Batch, store: str | None) -> Checkpoints:
-    """The items' side of a run that may be begun here."""
+    """The checkpoints of a run that may be begun here; raises if it may not."""
     if batch.publish:
         client.check_may_act()
     the_store, ledger = url.connect(store), open_for(url.resolve(store))
-    _at_home(the_store, ledger, batch.name)
-    _same_key(ledger, batch)
+    _check_home(the_store, ledger, batch.name)
+    _check_key(ledger, batch)
     the_store.close()
     return Checkpoints(batch)
 
@@ -87,7 +87,7 @@ def known(ledger: Ledger, batch: Batch) -> dict[bytes, int]:
     from ...shared.batches.selection import Selection
 
     name, items = batch.name, ledger.items
-    _same_key(ledger, batch)
+    _check_key(ledger, batch)
     found = dict.fromkeys(map(bytes.fromhex, items.finished(name)), Selection.DONE)
     waiting = [*_waiting(ledger, name), *(items.in_flight(name) if batch.when_lost == "doubt" else ())]
     found.update((bytes.fromhex(item.digest), Selection.DOUBT) for item in waiting)
@@ -122,7 +122,7 @@ class Checkpoints:
         self._home: Workspace | None = None  # contains a folder for each item that publishes
         self.bar = bar.Bar(batch.name) if bar.wanted() else None
         self.summary: dict[str, Any] = {}
-        self.on_item_end: Callable[[str], None] = lambda _: None  # by its digest
+        self.on_item_end: Callable[[str], None] = lambda _: None  # called with the item's digest
         self.hidden = redaction.secrets(os.environ)  # replaced when the command's environment is known
 
     def close(self) -> None:
@@ -158,7 +158,7 @@ class Checkpoints:
             store.settle(
                 lease.name, lease.grant, _HOMES, name, value=f"{ledger.id} {identity.user()}@{identity.host()}"
             )
-            _at_home(store, ledger, name)
+            _check_home(store, ledger, name)
         if self._batch.publish:
             from ..publishing.workspace import Workspace
             from .item_publishing import Publishing
@@ -167,9 +167,10 @@ class Checkpoints:
             self._home = Workspace.make(store.folder, f"{writer.run.id}-{writer.run.attempt}", None)
         self._recover(ledger.items.in_flight(name))
         self._files = {status: os.path.join(folder, f"items-{status}") for status in (DONE, IN_DOUBT, SET_ASIDE)}
-        _put(self._files[DONE], ledger.items.finished(name))
-        _put(self._files[IN_DOUBT], (item.digest for item in _waiting(ledger, name)))
-        _put(self._files[SET_ASIDE], () if self._batch.retry_failed else ledger.items.digests(name, SET_ASIDE))
+        _write_digests(self._files[DONE], ledger.items.finished(name))
+        _write_digests(self._files[IN_DOUBT], (item.digest for item in _waiting(ledger, name)))
+        aside = () if self._batch.retry_failed else ledger.items.digests(name, SET_ASIDE)
+        _write_digests(self._files[SET_ASIDE], aside)
 
     def _recover(self, lost: list[ItemRow]) -> None:
         """Settle what the last driver left in flight: published items are done, the rest follows --lost."""
@@ -188,10 +189,11 @@ class Checkpoints:
 
     def do_plan(self, _: dict[str, Any]) -> dict[str, Any]:
         home = self._home.path if self._home else ""
-        return {"plan": plan(self._batch), "known": self._files, "home": home, "bar": self.bar is not None}
+        shown = {"bar": self.bar is not None, "as_data": _goes_elsewhere(1)}
+        return {"plan": plan(self._batch), "known": self._files, "home": home, **shown}
 
     def do_steps(self, request: dict[str, Any]) -> dict[str, Any]:
-        # The ended ones first: a place is free before the next item takes it.
+        # Ends come first: a place is free before the next item takes it.
         begun = [(digest, key, BEGUN, tries, None, "", "") for digest, key, tries in request.get("begun", ())]
         ended = [_ended(record) for record in request.get("ended", ())]
         self._write(kinds.ITEMS_MOVED, [*ended, *begun])
@@ -216,7 +218,8 @@ class Checkpoints:
         return self._publish(**request)
 
     def do_spent(self, _: dict[str, Any]) -> dict[str, Any]:
-        return {"over": {item: str(cap) for item, reported in self._reported.items() if (cap := self._over(reported))}}
+        capped = ((item, self._exceeded(reported)) for item, reported in self._reported.items())
+        return {"over": {item: str(cap) for item, cap in capped if cap}}
 
     def do_reasons(self, request: dict[str, Any]) -> dict[str, Any]:
         return {"reasons": self._items.reasons(self._batch.name, request["digests"])}
@@ -227,7 +230,7 @@ class Checkpoints:
             self.bar.close()
         return {}
 
-    def _over(self, reported: Reported) -> Cap | None:
+    def _exceeded(self, reported: Reported) -> Cap | None:
         return budget.exceeded(self._batch.item_caps, reported.used, lambda *_: 0.0)
 
     def _publish(self, digest: str, key: str, tries: int, targets: list[str], workspace: str) -> dict[str, Any]:
@@ -245,11 +248,11 @@ class Checkpoints:
         rows, keys = [], dict[str, list[str]]()
         for digest, key, status, tries, code, result, why in items:
             shown, reason = (clean(self.hidden.text(text)) for text in (result, why))
-            made = ItemRow(
+            row = ItemRow(
                 scope=self._batch.name, digest=digest, key=clean(key), status=status, tries=tries, run=run.id,
                 attempt=run.attempt, exit_code=code, result=shown, reason=reason, changed=at,
             )  # fmt: skip
-            rows.append(ITEM.row(made))
+            rows.append(ITEM.row(row))
             keys.setdefault(status, []).append(key)
         self._writer.record(kind, [(ITEM, rows)], **{status: "\n".join(some) for status, some in keys.items()})
 
@@ -266,7 +269,7 @@ def _waiting(ledger: Ledger, name: str) -> list[Any]:
     return [item for item in ledger.items.in_doubt(name) if item.exit_code != IN_DOUBT_ITSELF]
 
 
-def _put(path: str, digests: Iterable[str]) -> None:
+def _write_digests(path: str, digests: Iterable[str]) -> None:
     digests = iter(digests)
     with open(path, "wb") as file:
         while some := "".join(islice(digests, 4096)):
@@ -279,7 +282,7 @@ def _begun_with(ledger: Ledger, batch: Batch) -> str:
     return str(noted.facts["key"]) if noted else ""
 
 
-def _same_key(ledger: Ledger, batch: Batch) -> None:
+def _check_key(ledger: Ledger, batch: Batch) -> None:
     """Refuse another key template: all items would look new, and be done again."""
     begun = _begun_with(ledger, batch)
     if begun and begun != clean(batch.key or _WHOLE) and ledger.items.counts(batch.name):
@@ -289,7 +292,7 @@ def _same_key(ledger: Ledger, batch: Batch) -> None:
         )
 
 
-def _at_home(store: Store, ledger: Ledger, name: str) -> None:
+def _check_home(store: Store, ledger: Ledger, name: str) -> None:
     """With a ledger per machine, a batch must go on where it began: elsewhere all items would be done again. Compares
     ledgers, not machines: two users of one machine each have their own."""
     home = store.look(_HOMES, name) if ledger_is_per_machine(store, ledger) else None
@@ -298,3 +301,11 @@ def _at_home(store: Store, ledger: Ledger, name: str) -> None:
             f"the batch {name} was begun by {home.value.partition(' ')[2]}, and only the ledger there knows which of "
             f"its items are done. Continue there, or share a store that has the ledger in it (postgresql://…)"
         )
+
+
+def _goes_elsewhere(fd: int) -> bool:
+    """Does a file or another program get what is printed there? Not on a terminal, nor where --quiet drops it."""
+    try:
+        return not os.isatty(fd) and not os.path.samestat(os.fstat(fd), os.stat(os.devnull))
+    except OSError:  # closed
+        return False

@@ -90,17 +90,17 @@ class EffectRequests:
         self._mutex = allocate_lock()
         self._open: dict[str, _OpenEffect] = {}  # by the lease's name
 
-    def answer(self, word: str, request: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, verb: str, request: dict[str, Any]) -> dict[str, Any]:
         records = EffectRecords(
             self._lease.store, self._ledger, str(request.get("scope") or rules.STORE_WIDE), request["key"]
         )
-        if word == "effect":
+        if verb == "effect":
             return self._begin(records, request)
         found = self._open.get(records.lease_name)
         if found is None or found.held is None or found.effect is None:
             raise UsageError(f"the effect {records.key} is not being done here")
         self._until(found, float("inf"))
-        if word == "effect-probed":
+        if verb == "effect-probed":
             return self._probed(found, request)
         return self._ended(found, request)
 

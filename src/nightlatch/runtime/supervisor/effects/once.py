@@ -80,11 +80,11 @@ class _Once:
     def __init__(self, wanted: OnceRequest, store: str | None, screen: int) -> None:
         self.wanted, self.screen = wanted, screen  # `screen`: where the command's output is shown
         self.store = url.connect(store)
-        self.named = store  # Nightlatch commands in the command must use the same store
+        self.named = store  # as the user named it: Nightlatch commands in the command use the same store
         self.records = EffectRecords(self.store, open_for(url.resolve(store)), wanted.scope, wanted.key)
         self.started = clock.now()
-        self.doubtful: Effect | None = None  # as it ended now
-        self.ended_by_request = False  # it was asked to end
+        self.doubtful: Effect | None = None  # as this call left it
+        self.ended_by_request = False  # a signal asked it to end
         self.grace = min(GRACE, wanted.timeout)
         self.hidden = redaction.secrets(os.environ)  # applied to all that is shown or recorded
 
@@ -106,7 +106,7 @@ class _Once:
         if done:
             return _skipped(self.wanted.key, done.value, done.at)
         if known and known.status == IN_DOUBT and not self.wanted.probe and not self.records.ledger_is_per_machine:
-            raise self._doubt(known)  # (a ledger per machine may be out of date: there the store is asked first)
+            raise self._doubt(known)  # (a ledger per machine may be out of date: then the store decides)
         return None
 
     def _hold(self) -> Lease:
@@ -140,9 +140,9 @@ class _Once:
         except InDoubt:
             if self.doubtful is None or not self.wanted.probe or self.ended_by_request:
                 raise
-            return self._look_at_once(lease, self.doubtful)
+            return self._probe_at_once(lease, self.doubtful)
 
-    def _look_at_once(self, lease: Lease, doubtful: Effect) -> EffectOutcome:
+    def _probe_at_once(self, lease: Lease, doubtful: Effect) -> EffectOutcome:
         """It has just ended in doubt, and there is a probe: if there is time to wait for it, decide now."""
         self.started = clock.now()
         decided, code = self._probe(lease, doubtful), doubtful.exit_code or 1
@@ -157,16 +157,16 @@ class _Once:
     # ── probe ──
 
     def _probe(self, lease: Lease, known: Effect) -> Effect:
-        """Decide an effect in doubt by its probe: done, or failed. Raises InDoubt if the probe cannot tell.
+        """Decide an effect in doubt by its probe: done, or failed. Raises InDoubt if the probe does not know.
 
-        A probe sees what has arrived. So its "done" counts at once, and its "not done" only when a killed client's
+        A probe finds what has arrived. So its "done" counts at once, and its "not done" only when a killed client's
         request can no longer be under way.
         """
         if not self.wanted.probe:
             raise self._doubt(known)
         try:
             with Interruptible() as signals:
-                code, unknown = self._await_belief(lease, known, signals)
+                code, unknown = self._await_final_answer(lease, known, signals)
         except KeyboardInterrupt:
             raise self._doubt(known, "asked to end while it waited for the probe") from None
         if unknown:
@@ -176,15 +176,15 @@ class _Once:
         probe = self.hidden.text(" ".join(self.wanted.probe))
         return self.records.decide(lease, known, status, by=f"probed: {probe} said {code}")
 
-    def _await_belief(self, lease: Lease, known: Effect, signals: Interruptible) -> tuple[int, str]:
-        """As `_look_with_probe`, once its answer is final. Raises InDoubt if that takes longer than we may wait."""
+    def _await_final_answer(self, lease: Lease, known: Effect, signals: Interruptible) -> tuple[int, str]:
+        """As `_run_probe`, once its answer is final. Raises InDoubt if that takes longer than we may wait."""
         pause, until = FIRST_PAUSE, self.started + self.wanted.wait
         if known.deadline == known.changed:  # the end of its command was noticed late, mostly just now
             until = max(until, clock.now() + self.wanted.settling)
         while True:
             probed_at = clock.now()
             unsettled = known.deadline + self.wanted.settling - self.store.clock()
-            code, unknown = self._look_with_probe(lease, signals)
+            code, unknown = self._run_probe(lease, signals)
             if code == _DONE_BY_PROBE or unsettled <= 0:
                 return code, unknown
             seen, left = unknown or "the probe does not see it", duration.show(max(unsettled, 1.0))
@@ -200,8 +200,8 @@ class _Once:
             rest(min(pause, unsettled))
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _look_with_probe(self, lease: Lease, signals: Interruptible) -> tuple[int, str]:
-        """The probe's exit code, and why that decides nothing, if so."""
+    def _run_probe(self, lease: Lease, signals: Interruptible) -> tuple[int, str]:
+        """The probe's exit code, and why it decides nothing; "" if it does."""
         lease.check()
         env = self.supervision.environment() | self._environment()
         signals.postpone()
@@ -229,7 +229,7 @@ class _Once:
     # ── act ──
 
     def _environment(self) -> dict[str, str]:
-        """The idempotency key depends only on scope and key: a server sees the same one at every try."""
+        """The idempotency key depends only on scope and key: a server gets the same one at every try."""
         key, scope = self.wanted.key, self.wanted.scope
         own = {"NIGHTLATCH_KEY": key, "NIGHTLATCH_IDEMPOTENCY_KEY": rules.idempotency_key(key, scope)}
         return self.store_env | own
@@ -240,10 +240,10 @@ class _Once:
         last: Report | None = None
         kept, screen, output = b"", self.screen, redaction.Redacted(self.hidden)
         printing = self.command.streams[1]
-        heard = {*self.command.descriptors, printing}
-        while heard:
+        reading = {*self.command.descriptors, printing}
+        while reading:
             poll = select.poll()
-            for fd in heard:
+            for fd in reading:
                 poll.register(fd, select.POLLIN)
             ready = {fd for fd, _ in poll.poll(clock.SLICE * 1000)}
             if printing in ready:
@@ -252,11 +252,11 @@ class _Once:
                 kept = (kept + shown)[:RESULT]
                 screen = _show(screen, shown)
                 if not data:
-                    heard.discard(printing)
+                    reading.discard(printing)
             report = None if last else self.command.report()
             if report and not isinstance(report, Started):
                 last = report
-                heard -= {*self.command.descriptors}
+                reading -= {*self.command.descriptors}
                 self.command.end()  # the warden holds the command's output open too
         assert last
         return last, kept
@@ -309,7 +309,7 @@ def _skipped(key: str, result: str, at: float, effect: Effect | None = None) -> 
 
 
 def _show(screen: int, data: bytes) -> int:
-    """Show output; returns where the next of it goes. A closed screen does not end the command."""
+    """Show output; returns the descriptor for the next part. A closed screen does not end the command."""
     view = memoryview(data)
     try:
         while view:

@@ -1,5 +1,5 @@
 """A gate that cannot be sealed means no lease: it is released and tried again a few times. If that fails too, the run
-needs a person, and says which gate it is and what to type."""
+needs a person, and its reason names the gate and what to type."""
 
 from __future__ import annotations
 

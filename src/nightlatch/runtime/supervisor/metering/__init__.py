@@ -1,4 +1,4 @@
-"""The supervisor's side of the gateway: what is left, who may call, what was used."""
+"""The supervisor's side of the gateway: what is left, which calls may be made, what was used."""
 
 from __future__ import annotations
 

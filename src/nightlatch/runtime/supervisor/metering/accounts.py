@@ -3,8 +3,8 @@
 Used (reported), held (in flight) and doubt (nobody saw the whole reply) together never pass a cap. The supervisor
 keeps them, not the gateway: one that is killed loses nothing, and what it had in flight is in doubt by its time.
 
-Where only the run's own caps count, nobody else takes from them, and the gateway is told what room they leave: a call
-that fits into it as it is need not wait for an answer (`room`).
+Where only the run's own caps count, nothing else uses them up, and the gateway gets to know how much room they leave: a
+call that fits into it need not wait for an answer (`room`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _AGAIN = 0.25  # seconds until a call that waits for other runs is looked at aga
 
 
 class Accounts:
-    """For one thread. `take` has the gateway's messages; `answers` has what to send back."""
+    """For one thread. `take` handles a message of the gateway; `answers` collects what to send back."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Accounts:
         used: Callable[[dict[str, float], str], None],
         folder: str,
     ) -> None:
-        """`used`: hears of every amount, and of which item. `folder`: the run's."""
+        """`used`: called with every amount, and its item. `folder`: the run's."""
         self._spending, self._lease = spending, lease
         self._item_caps = [cap for cap in item_caps if cap.unit in METERED]
         self._everything = [cap for cap in spending.everything if cap.unit in METERED]
@@ -63,12 +63,12 @@ class Accounts:
         self._look_at = float("inf")
         self.answers: list[dict[str, Any]] = []
         self.last = 0  # number of the last call
-        self.has_login = False  # a client has used a login of its own, not a key that we know
+        self.has_login = False  # a client has used its own login, not a key that we know
         self.refusals = 0
-        self.defied = 0  # of those: calls that were made after the first refusal
+        self.defied = 0  # refused calls that began after the first refusal
         self.refused_at = 0.0
-        self.refused = ""  # why the first one was; for people
-        self.unpriced = ""  # why a call was refused that no cap refused
+        self.refused = ""  # why the first call was refused, for people
+        self.unpriced = ""  # why a call was refused for another reason than a cap
         self.is_capped = bool(self._caps or self._item_caps or self._everything)
         self._seen = self._caps
         self._room_is_stale = False
@@ -84,18 +84,18 @@ class Accounts:
         return self._book.settled
 
     def _recover(self) -> None:
-        """Calls that earlier attempts of the run have left in flight: nobody saw their end."""
+        """Settle calls that earlier attempts of the run left in flight, as in doubt: nobody saw their end."""
         left = [hold for hold in self._ledger.holds.of_run(self._run) if hold.call < FIRST_LAUNCH]
         files = {attempt: call_slots.path_of(self._folder, attempt) for attempt in call_slots.attempts(self._folder)}
-        by_themselves = [
+        self_granted = [
             self._granted(call, attempt) for attempt, path in files.items() for call in call_slots.read(path)
         ]
-        if by_themselves:
+        if self_granted:
             known = {(hold.attempt, hold.call) for hold in left}
             entries = self._ledger.entries(self._run.id)
             ended = {call for entry in entries for call in entry.facts.get("ended", "").split()}
             left += [
-                hold for hold in by_themselves
+                hold for hold in self_granted
                 if (hold.attempt, hold.call) not in known and f"{hold.attempt}.{hold.call}" not in ended
             ]  # fmt: skip
         for hold in left:
@@ -105,7 +105,7 @@ class Accounts:
         for path in files.values():
             call_slots.remove(path)
 
-    # ── what the gateway says ──
+    # ── messages from the gateway ──
 
     def take(self, message: dict[str, Any]) -> None:
         self.last = max(self.last, message.get("id", 0))
@@ -117,7 +117,7 @@ class Accounts:
         self.serve()
 
     def _do_held(self, message: dict[str, Any]) -> None:
-        """It has granted a call by itself."""
+        """The gateway has granted a call by itself."""
         hold = self._granted(message, self._run.attempt)
         self.has_login = self.has_login or bool(message["login"])
         self._book.hold(InFlight(hold, began=message["began"], fee=message["fee"]), recorded=False)
@@ -131,7 +131,7 @@ class Accounts:
         )  # fmt: skip
 
     def spent(self, amounts: dict[str, float], item: str) -> None:
-        """The command has reported usage of its own, or an agent's."""
+        """The command has reported usage, its own or an agent's."""
         self._book.count(amounts, item)
         self._room_is_stale = True
 
@@ -168,8 +168,8 @@ class Accounts:
     # ── hold ──
 
     def serve(self) -> None:
-        """Calls that wait, in turn: one that does not fit yet keeps the later ones waiting too."""
-        if self._caps != self._seen:  # a person has set them anew
+        """Answer the calls that wait, in turn: one that does not fit yet keeps the later ones waiting too."""
+        if self._caps != self._seen:  # a person has changed them
             self._seen, self.refused, self.refusals, self.defied = self._caps, "", 0, 0
             self._room_is_stale = True
         while self._waiting:
@@ -195,7 +195,7 @@ class Accounts:
 
     @property
     def room_is_stale(self) -> bool:
-        """Does the gateway believe in figures that no call of its own has changed?"""
+        """Does the gateway have outdated figures? Something else than its own calls has changed them."""
         if self._caps != self._seen:
             self.serve()
         return self._room_is_stale
@@ -203,8 +203,8 @@ class Accounts:
     def room(self) -> dict[str, Any]:
         """What the gateway may grant by itself (`room`; None: nothing), until when, and up to which call.
 
-        The calls that it has granted meanwhile (after `seen`) are taken off by itself. A call has to be in the ledger
-        before it is forwarded where another machine may go on with the run, or other runs share a cap.
+        The gateway itself subtracts the calls that it has granted since (after `seen`). Where another machine may
+        continue the run, or other runs share a cap, a call has to be in the ledger before it is forwarded.
         """
         self._room_is_stale = False
         if self._waiting or self._item_caps or self._shared() or self._ledger.many_machines or not self._lease.is_sure:
@@ -221,7 +221,7 @@ class Accounts:
         """What to answer to a call; None: it waits."""
         call: Call = message["call"]
         item = message.get("item", "")
-        made: dict[str, Any] = {}
+        undecided: dict[str, Any] = {}
 
         def decide(taken: dict[Shared, int]) -> Hold | None:
             left, binding = self._left(item, taken)
@@ -229,13 +229,13 @@ class Accounts:
             ample = min(call.wanted, max(AMPLE, call.lowest))
             short = output is None or output < ample
             if short and self._book.flying and self._fits_later(call, left):
-                made["answer"] = None
+                undecided["answer"] = None
             elif (output is None or is_lowered(call, output)) and not call.counted:
-                made["answer"] = {"count": True}
+                undecided["answer"] = {"count": True}
             elif output is None:
-                made["answer"] = {"refused": self._explained(call, left), "cap": str(binding)}
+                undecided["answer"] = {"refused": self._explained(call, left), "cap": str(binding)}
             else:
-                return self._made(call, output, message)
+                return self._hold_for(call, output, message)
             return None
 
         shared = self._shared()
@@ -246,7 +246,7 @@ class Accounts:
             if hold:
                 self._ledger.holds.put(hold)
         if hold is None:
-            answer: dict[str, Any] | None = made["answer"]
+            answer: dict[str, Any] | None = undecided["answer"]
             return answer
         if self._spending.days:
             try:
@@ -259,7 +259,7 @@ class Accounts:
         self._book.hold(InFlight(hold, began=clock.now(), fee=call.fee), recorded=True)
         return {"output": hold.output}
 
-    def _made(self, call: Call, output: int, message: dict[str, Any]) -> Hold:
+    def _hold_for(self, call: Call, output: int, message: dict[str, Any]) -> Hold:
         bound = call.bound(output)
         return Hold(
             run=self._run.id,
@@ -308,7 +308,7 @@ class Accounts:
             yield cap, self._book.taken_by(item, cap.unit)
 
     def _fits_later(self, call: Call, left: dict[str, int]) -> bool:
-        """Would it fit, if all that is in flight here came to nothing?"""
+        """Would it fit if the calls in flight here turned out to cost nothing?"""
         flying = self._book.flying.values()
         later = {unit: rest + sum(one.amount(unit) for one in flying) for unit, rest in left.items()}
         return fit(call, later) is not None
@@ -322,7 +322,7 @@ class Accounts:
     # ── time ──
 
     def tick(self, now: float) -> float:
-        """Write what has gathered, look again at what waits; returns when to come again."""
+        """Write what has gathered, look again at what waits; returns when to call this again."""
         again = self._book.tick(now)
         if now >= self._look_at:
             self._look_at = float("inf")
@@ -330,13 +330,13 @@ class Accounts:
         return min(again, self._look_at)
 
     def write(self) -> None:
-        """All of it, now: what was held for it is free when this returns."""
+        """Write all usage now: what was held for it is free when this returns."""
         self._book.write()
 
     def abandon(self) -> None:
-        """The gateway is gone: what it had in flight may have been charged, up to now; what waits asks again."""
+        """The gateway is gone: what it had in flight may have been charged until now; calls that wait come again."""
         for call in call_slots.read(self.slots):
-            if call["id"] > self.last:  # granted by itself, and killed before it could say so
+            if call["id"] > self.last:  # the gateway granted it, and was killed before it could report that
                 self.take(call)
         self._waiting.clear()
         for number in list(self._book.flying):

@@ -28,7 +28,7 @@ _NAMED = 2000  # calls that one entry of the journal names, at most
 _COUNTED = (*METERED, "doubt")
 _ABOUT = ("model", "kind", "source", "item", "agent")
 _BUSY = 0.01  # seconds between two looks whether a commit is done
-_AWAY = 1.0  # seconds until a ledger is tried again that does not answer
+_AWAY = 1.0  # seconds until a ledger that does not answer is tried again
 
 
 class InFlight:
@@ -41,18 +41,18 @@ class InFlight:
 
 
 class Book:
-    """For one thread."""
+    """What is held and used. For one thread."""
 
     def __init__(
         self, writer: Writer, holds: Holds, taken: dict[str, int], report: Callable[[dict[str, float], str], None]
     ) -> None:
-        """`taken`: by earlier attempts of the run. `report`: hears of every amount, and of which item."""
+        """`taken`: by earlier attempts of the run. `report`: called with every amount, and its item."""
         self._writer, self._holds, self._taken, self._report = writer, holds, taken, report
         self._before: dict[str, int] = dict(taken)
         self._by_item: dict[str, dict[str, int]] = {}
         self.flying: dict[int, InFlight] = {}
         self._landed: list[InFlight] = []  # settled, and not written yet: what was held for them is not free before
-        self._held = dict.fromkeys(METERED, 0)  # for both
+        self._held = dict.fromkeys(METERED, 0)  # for calls in flight and landed ones
         self._unrecorded: dict[int, InFlight] = {}  # calls that the ledger does not know at all
         self._last = 0  # number of the last call
         self._ended: list[tuple[Hold, list[dict[str, Any]]]] = []  # calls and what they used: not written yet
@@ -64,7 +64,7 @@ class Book:
         self.settled = 0  # calls that were charged, or may have been
 
     def begin(self) -> None:
-        """What was recovered of earlier attempts is theirs."""
+        """From now on count for this attempt: what was recovered belongs to earlier ones."""
         self._before = dict(self._taken)
         self.settled = 0
 
@@ -133,7 +133,7 @@ class Book:
         self._write_at = min(self._write_at, clock.now() + _TOGETHER)
 
     def count(self, amounts: dict[str, float], item: str) -> None:
-        """Used by other means than a call through the gateway, and written by others."""
+        """Count usage that did not come through the gateway, and that others record."""
         self._count({unit: round(amounts.get(unit, 0.0) * UNITS[unit].scale) for unit in _COUNTED}, item)
 
     def _count(self, counts: dict[str, int], item: str) -> None:
@@ -179,7 +179,7 @@ class Book:
     # ── writing ──
 
     def tick(self, now: float) -> float:
-        """Write what has gathered; returns when to come again."""
+        """Write what has gathered; returns when to call this again."""
         self._collect()
         if now >= self._write_at and not self._written.locked():
             self._begin_write()
@@ -210,7 +210,7 @@ class Book:
             self._written.release()
 
     def _collect(self) -> None:
-        """What was being written is written, or it will be tried again."""
+        """Take note of a finished commit; what it could not write is tried again."""
         if self._writing is None or self._written.locked():
             return
         (verbs, landed, late), self._writing, failed = self._writing, None, self._failed
@@ -227,7 +227,7 @@ class Book:
             raise failed
 
     def write(self) -> None:
-        """All of it, now: what was held for it is free when this returns."""
+        """Write all usage now: what was held for it is free when this returns."""
         while True:
             with self._written:
                 pass

@@ -63,7 +63,7 @@ def mask(given: Mapping[str, str], port: int, key: str, folder: str) -> Masked:
         )
         environment[base] = f"{address}/{vendor}"
         for name in names:
-            if given.get(name):  # where none is, none is put: it would replace a login of the client's own
+            if given.get(name):  # only where the user has one: otherwise it would replace the client's own login
                 instead = f"{key}-{len(keys)}"
                 keys[instead], environment[name] = given[name], instead
     bases["chatgpt"] = given.get("OPENAI_BASE_URL") or CHATGPT

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ...shared.leases.lease import Lease
-    from ..run.ending import Ending
     from ..socket.reported import Reported
     from .accounts import Accounts
 
@@ -30,7 +29,7 @@ _MODULE = "nightlatch.gateway"
 _LISTENING, _PIPE = 3, 4  # its descriptors
 _SPARE = 10  # below are descriptors that it is started with
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONPATH", "VIRTUAL_ENV")
-_QUICK, _TIMES = 2.0, 5  # a gateway that dies so soon, so often, will not live
+_QUICK, _TIMES = 2.0, 5  # a gateway that dies so soon, so often, is given up
 _MORE, _MOMENT = 20, 60.0  # refusals, and seconds, that a command has to end by itself after the first
 _READ = 1 << 16
 _AFTER = 0.05  # seconds that the command has the machine for itself, unless it calls before that
@@ -103,7 +102,7 @@ class GatewayProcess:
         return (self._pipe,) if self._unsent else ()
 
     def serve(self) -> None:
-        """Take what it says, answer, and start it again if it has died."""
+        """Read its messages, answer them, and start it again if it has died."""
         if not self._started:
             self._start()
         if not self._receive():
@@ -173,7 +172,7 @@ class GatewayProcess:
             os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
         except (ChildProcessError, ProcessLookupError):
-            pass  # whoever ended the tree has reaped it
+            pass  # it was reaped when the tree was ended
 
     def overdue(self, now: float, grace: float) -> tuple[str, str, float] | None:
         """(status, reason, grace) if the command has to end: its budget is spent, and it does not stop calling."""
@@ -187,8 +186,8 @@ class GatewayProcess:
         self._accounts.write()
         call_slots.remove(self._accounts.slots)
 
-    def conclude(self, reported: Reported, ending: Ending) -> None:
-        """The command has ended: what its calls mean for how it did."""
+    def conclude(self, reported: Reported) -> None:
+        """The command has ended: report what its calls mean for how it ended."""
         accounts = self._accounts
         if accounts.refused:
             reported.refused = reported.unmetered = f"{accounts.refused} ({accounts.refusals} refused)"
@@ -219,7 +218,7 @@ class GatewayProcess:
         deadline = clock.now() + _LAST_WORDS
         poll = select.poll()
         poll.register(self._pipe, select.POLLIN)
-        # With nothing in flight it has nothing left to say: no need to wait for one that has just been started.
+        # With nothing in flight it sends nothing more: there is no need to wait for one that has just been started.
         while self._accounts.held and (left := deadline - clock.now()) > 0:
             poll.poll(left * 1000 + 1)
             if not self._receive():

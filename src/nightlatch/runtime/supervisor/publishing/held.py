@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def plan(publication: Publication, workspace: Workspace, writer: Writer, publisher: Publisher, definition: str) -> None:
-    """Journal it. The workspace is pinned first: from then on no cleaning takes it."""
+    """Journal the plan. The workspace is pinned first, so that no clean-up removes it."""
     workspaces.pin(workspace.path)
     common = {"attempt": writer.run.attempt, "workspace": workspace.path, "definition": definition}
     found = [(target, target.planned(workspace, publisher)) for target in publication.targets]
@@ -50,11 +50,9 @@ def release(ledger: Ledger, run: str) -> None:
 
 
 def discard(ledger: Ledger, run: str) -> None:
-    """The plan was refused, or has expired: its workspace goes."""
+    """The plan was refused, or has expired: remove its workspace."""
     for path in {facts["workspace"] for facts in planned(ledger, run).values()}:
-        workspaces.unpin(path)
-        if found := Workspace.left(path):
-            found.remove()
+        _remove(path)
 
 
 def land(
@@ -65,8 +63,8 @@ def land(
     publisher: Publisher,
     definition: str,
 ) -> str:
-    """Publish an approved plan, or what is missing of it; returns how. `Conflict`: something is not as it was looked
-    at, and nothing more is published."""
+    """Publish an approved plan, or what is missing of it; returns how. `Conflict`: something has changed since the
+    plan was made, and nothing more is published."""
     run, facts = writer.run, planned(ledger, writer.run.id)
     path = next(iter(facts.values()))["workspace"]
     again = f"Do the work again: {advice.command('retry', run.id)}. The workspace: {path}"
@@ -106,7 +104,7 @@ def land(
 def _missing(
     publication: Publication, source: Source | None, ledger: Ledger, writer: Writer, publisher: Publisher
 ) -> list[Target]:
-    """The targets where it has not landed; what an approved attempt before this one let land is adopted."""
+    """The targets where it has not landed yet; what an earlier approved attempt has published is adopted."""
     run = writer.run
     intents, outcomes = left(ledger, run.id)
     fresh: Workspace | None = None

@@ -48,28 +48,28 @@ class PublishRequests:
         self._pushed: dict[str, str | None] = {}  # the last commit that landed; None: unknown
         self._before: tuple[dict[str, Facts], dict[str, str]] | None = None
 
-    def later(self, word: str, request: dict[str, Any]) -> DeferredReply:
+    def later(self, verb: str, request: dict[str, Any]) -> DeferredReply:
         busy = allocate_lock()
         busy.acquire()
         self._busy.add(busy)
 
         def make() -> dict[str, Any]:
             try:
-                return self._answer(word, request)
+                return self._answer(verb, request)
             finally:
                 self._busy.discard(busy)
                 busy.release()
 
         return DeferredReply(make)
 
-    def over(self) -> None:
+    def finish(self) -> None:
         """The command has ended: wait until its requests have landed or been refused, before the run is judged."""
         until = clock.now() + _PATIENCE
         for busy in tuple(self._busy):
             busy.acquire(timeout=max(until - clock.now(), 0.0))
 
-    def _answer(self, word: str, request: dict[str, Any]) -> dict[str, Any]:
-        target = _head(request, self._lease) if word == "push" else _copied(request)
+    def _answer(self, verb: str, request: dict[str, Any]) -> dict[str, Any]:
+        target = _head(request, self._lease) if verb == "push" else _copied(request)
         try:
             return self._write(target)
         finally:
@@ -120,7 +120,7 @@ class PublishRequests:
         self._writer.event(kinds.PUBLISHED, attempt=before["attempt"], by=BY, target=target.gate.url, adopted=True)
 
     def _by_earlier(self, url: str) -> tuple[Facts | None, str]:
-        """What the attempts before this one were about to publish there, and what became of it."""
+        """What earlier attempts were about to publish there, and what became of it."""
         if self._writer.run.attempt == 1:
             return None, ""
         with self._mutex:

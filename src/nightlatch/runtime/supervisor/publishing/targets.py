@@ -108,7 +108,7 @@ class ReplaceTarget:
         return {"over": str(last.mark.token) if last else "", "landed": last.digest if last else ""}
 
     def staged(self, plan: Facts, left: Workspace, stage: str) -> bool:
-        """Copy it out of the reach of whatever can still write to the workspace; False if it is not the plan's."""
+        """Copy it to where no process of the workspace can change it; False if it is not what the plan names."""
         target = os.path.join(stage, self.source.rstrip("/"))
         os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
         try:

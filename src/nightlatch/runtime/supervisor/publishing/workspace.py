@@ -27,9 +27,9 @@ _YOUNG = 60.0  # seconds: a workspace being made is not locked yet
 class Workspace:
     """The folder at `path`; an open descriptor locks it for this process."""
 
-    def __init__(self, path: str, commit: str = "") -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self.commit = commit  # git: what the branch had when it was cloned; "" if nothing
+        self.commit = ""  # git: what the branch had when it was cloned; "" if nothing
         self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
@@ -127,7 +127,7 @@ def unpin(path: str) -> None:
 
 
 def pins(folder: str) -> set[str]:
-    """The names of the workspaces that are kept so: each begins with its run."""
+    """The names of the pinned workspaces; each begins with its run's id."""
     try:
         return set(os.listdir(os.path.join(folder, "pins")))
     except FileNotFoundError:

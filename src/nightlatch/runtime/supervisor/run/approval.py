@@ -94,9 +94,9 @@ def held_claim(row: Row | None, run: RunRow, store: Store) -> Claim | None:
     return replace(claim, held=plan_facts(run, store), run=run.id)
 
 
-def word_of(store: Store, run: RunRow) -> str:
-    """Who approved it, if only the row knows: where each machine has a ledger of its own, the row decides, and one that
-    was killed right after that has not told the ledger."""
+def approver_of(store: Store, run: RunRow) -> str:
+    """The person that approved it, if only the row knows: where each machine has its own ledger, the row decides, and a
+    process that was killed right after that has not recorded it in the ledger."""
     claim = held_claim(read_row(store, run.job), run, store) if store.lists_begun else None
     held = claim.held if claim else None
     return str(held.get("word", "")) if held and held["head"] == run.head else ""

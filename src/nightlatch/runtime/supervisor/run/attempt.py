@@ -240,7 +240,7 @@ class SealedAttempt:
         if status != statuses.SUCCEEDED:
             return status, reason
         # Usage that is known only at the end cannot undo the work: a failed run would be done, and paid for, again.
-        cap = self.spending.over()
+        cap = self.spending.exceeded()
         over = f"passed its budget {cap}" if cap else self.reported.unmetered
         return status, self.recovered or over
 

@@ -45,7 +45,7 @@ INTERRUPTED, SHUT_DOWN, TAKEN = "interrupted", "shut-down", "taken"  # why a com
 LEFT_ALONE = (TAKEN, SHUT_DOWN, statuses.LOST)  # what works at a vendor goes on: the next holder reattaches
 
 _IDLE = 0.2  # seconds without a request, after which there is time to load what may be needed later
-_BUSY = 5.0  # seconds: a command that always has something to say gives no such time
+_BUSY = 5.0  # seconds: a command that sends requests all the time leaves no such pause
 
 
 class Attendance:
@@ -81,12 +81,12 @@ class Attendance:
             caps=lambda: spending.caps,
             used=reported.used,
             spent_before=spending.before,
-            cancelled_by=self._wishes,
+            cancelled_by=self._check_requests,
         )
         self.began = False  # from here on the command may act
         self._kept = output.KeptOutput(folder)
         self._reported = reported
-        self._made: Listener | None = None
+        self._opened_listener: Listener | None = None
         self._ledger, self._folder, self._until = ledger, folder, float("inf")
         self._where, self._checkpoints, self._holding = where, checkpoints, False
         self._agents: AgentsAtWork | None = None
@@ -106,7 +106,7 @@ class Attendance:
         if delivery:
             self._environment = delivery.environment(self._environment)
         else:
-            self._environment.pop("NIGHTLATCH_WORKSPACE", None)  # of a run around this one
+            self._environment.pop("NIGHTLATCH_WORKSPACE", None)  # an outer run's
         self._environment.pop(url.ENV, None)  # the command must not get the store's password
         if job.pass_store:
             from ....store.via_supervisor import PREFIX
@@ -129,7 +129,7 @@ class Attendance:
         }
 
     def holds(self, holding: bool) -> None:
-        """What the command wants to do to the outside world is refused: its run holds its writes."""
+        """With `holding`, effects and publishing are refused: the run holds its writes for an approval."""
         self._holding = holding
 
     def _answers(self, requests: list[Request]) -> list[dict[str, Any] | DeferredReply]:
@@ -137,18 +137,18 @@ class Attendance:
 
     @property
     def _listener(self) -> Listener:
-        """Made when it is needed first: most commands ask for nothing, and report nothing."""
-        if self._made is None:
+        """Made at its first use: most commands send no request."""
+        if self._opened_listener is None:
             from ..socket.listener import Listener
 
-            made = self._made = Listener(
+            listener = self._opened_listener = Listener(
                 self._reported, self._lease, self._ledger, self._writer, self._watch, self._folder, self._checkpoints,
                 self._command.bound,
             )  # fmt: skip
-            made.passed = self._where if self._job.pass_store else ""
-            made.agents, made.why_ending = self._at_work, self.why_ending
-            made.hidden, made.holding = self._hidden, self._holding
-        return self._made
+            listener.passed_store = self._where if self._job.pass_store else ""
+            listener.agents, listener.why_ending = self._at_work, self.why_ending
+            listener.hidden, listener.holding = self._hidden, self._holding
+        return self._opened_listener
 
     def run(self, started: float) -> None:
         job = self._job
@@ -168,16 +168,16 @@ class Attendance:
         finally:
             if self._gateway:
                 self._gateway.close()
-            if self._made:
-                self._made.over()
+            if self._opened_listener:
+                self._opened_listener.command_ended()
             self._ending.abandoned(self._reported)
             self._socket.close()
             self._kept.close()
-        if self._made:
-            backoff.patiently(self._lease, self._made.unwritten.write)
+        if self._opened_listener:
+            backoff.patiently(self._lease, self._opened_listener.unwritten.write)
         if self._gateway:
             backoff.patiently(self._lease, self._gateway.write)
-            self._gateway.conclude(self._reported, self._ending)
+            self._gateway.conclude(self._reported)
         if job.meter == "output":
             from ...shared.usage import complaint
 
@@ -210,8 +210,8 @@ class Attendance:
         return statuses.TIMED_OUT if clock.now() >= self._until else ""
 
     def end_agents(self, *, tried_again: bool) -> str:
-        """See to it that no agent works on unwatched, now that their drivers are gone. Returns what a person has to
-        see to; "": nothing."""
+        """End the agents that would go on unwatched, now that their drivers are gone. Returns what a person has to do;
+        "": nothing."""
         why = self.why_ending()
         if not self._agents or why in LEFT_ALONE or (not why and tried_again):
             return ""  # the next holder, or the next try, reattaches
@@ -250,7 +250,7 @@ class Attendance:
         while not self._ending.over or reading:
             now = clock.now()
             self._judge(now)
-            again = self._made.tick(now) if self._made else float("inf")
+            again = self._opened_listener.tick(now) if self._opened_listener else float("inf")
             wanted = {*reading, *self._socket.descriptors}
             calls = self._gateway.descriptors if self._gateway else ()
             if self._gateway:
@@ -288,14 +288,14 @@ class Attendance:
                 self._take_report()
             self._socket.serve(asking)
 
-    def _wishes(self) -> str | None:
-        """What people want of the run: another budget; or its end, and who wants it."""
+    def _check_requests(self) -> str | None:
+        """Take over a budget that a person has set; returns the person that requested the run's end, if any."""
         self._spending.refresh(self._writer.run.id)
         return self._writer.cancel_requested()
 
     def _judge(self, now: float) -> None:
         if self._gateway and self._lease.lost:
-            self._gateway.cut()  # a stream under a lost lease goes no further
+            self._gateway.cut()  # streams must not go on under a lost lease
         if self._ending.over or self._ending.decided:
             return
         late = self._overdue(now) or (self._gateway.overdue(now, self._job.grace) if self._gateway else None)
@@ -305,7 +305,7 @@ class Attendance:
             self._command.ask_to_end(judged[0], late[2] if late else self._job.grace, signal.SIGTERM)
 
     def _overdue(self, now: float) -> tuple[str, str, float] | None:
-        return self._made.overdue(now) if self._made else None
+        return self._opened_listener.overdue(now) if self._opened_listener else None
 
     def _take_report(self) -> None:
         report = self._command.report()

@@ -26,7 +26,7 @@ def open_run(start: Pipeline, key: str, *, lazy: bool = False) -> RunRow:
     """The run, pending, or as it is. `lazy`: it is sealed next."""
     job = start.job
     _read_environment(start)
-    if start.after:  # what was ended meanwhile is not opened again
+    if start.after:  # a run that was ended meanwhile is not opened again
         return start.ledger.run(start.after.id) or start.after
     return start.ledger.open_run(
         job.name, key, slot=job.due, command=start.hidden.text(job.target.shown), definition=definition(job),
@@ -63,14 +63,14 @@ def seal(start: Pipeline, lease: Lease, key: str) -> Writer | Verdict:
         )
     except RunEnded as ended:
         # Its last holder may have acted, or a person decided it while we waited for the lease.
-        return start.tell(ended.run, statuses.exit_code(ended.run.status))
+        return start.conclude(ended.run, statuses.exit_code(ended.run.status))
     if start.claim and start.claim.gives_up and not settled:
         lost = writer.finish(statuses.NEEDS_ATTENTION, reason=GAVE_UP)
-        return start.tell(lost, statuses.exit_code(lost.status))
+        return start.conclude(lost, statuses.exit_code(lost.status))
     if settled:
         skipped = writer.finish(statuses.SUCCEEDED, exit_code=0, reason="its key is done already")
         end_begun(start, lease, skipped)
-        return start.tell(skipped, 0)
+        return start.conclude(skipped, 0)
     if elsewhere:
         facts = {"attempt": elsewhere.attempt, "host": elsewhere.host, "token": elsewhere.token}
         ledger.note(job.name, kinds.BEGUN_ELSEWHERE, run=opened.id, **facts)
@@ -79,7 +79,7 @@ def seal(start: Pipeline, lease: Lease, key: str) -> Writer | Verdict:
             from .begun import sentence
 
             doubtful = writer.finish(statuses.IN_DOUBT, reason=sentence(elsewhere))
-            return start.tell(doubtful, statuses.exit_code(doubtful.status))
+            return start.conclude(doubtful, statuses.exit_code(doubtful.status))
     return writer
 
 
@@ -110,12 +110,12 @@ def _held_back(start: Pipeline, run: RunRow) -> Verdict | None:
     from . import waiting
 
     if start.after and waiting.moved_on(start.after, run):
-        return start.tell(run, waiting.outcome(run))
+        return start.conclude(run, waiting.outcome(run))
     if run.status == statuses.WAITING and run.cancel:
         ended = waiting.cancel(run, start.ledger)
         if ended is None:
             return _held_back(start, open_run(start, run.key))
-        return start.tell(ended, statuses.exit_code(ended.status))
+        return start.conclude(ended, statuses.exit_code(ended.status))
     if run.status == statuses.WAITING:
         start.check_due(run)
     return None

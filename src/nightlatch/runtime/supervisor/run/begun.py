@@ -64,15 +64,15 @@ def decision(store: Store, ledger: Ledger, run: RunRow) -> Done | None:
 
 def outcome(decided: Done) -> tuple[str, str]:
     """The run's status by the decision, and the name of the person who decided."""
-    word, _, by = decided.value.partition(" ")
-    return statuses.SUCCEEDED if word == _DONE else statuses.FAILED, by
+    outcome, _, by = decided.value.partition(" ")
+    return statuses.SUCCEEDED if outcome == _DONE else statuses.FAILED, by
 
 
-def decide(lease: Lease, job: str, key: str, word: str, by: str, tokens: Iterable[int] = ()) -> None:
+def decide(lease: Lease, job: str, key: str, outcome: str, by: str, tokens: Iterable[int] = ()) -> None:
     """Record a person's decision about every attempt of the key that is listed, and take them off the list."""
     listed = {*tokens, *(one.token for one in lease.begun if one.key == key)}
     for token in sorted(listed):
-        lease.store.settle(lease.name, lease.grant, _scope(job), f"{token} {key}", value=f"{word} {by}")
+        lease.store.settle(lease.name, lease.grant, _scope(job), f"{token} {key}", value=f"{outcome} {by}")
     lease.ended |= listed
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 def approved_claim(start: Pipeline, key: str) -> Claimed | None:
-    """The claim of an approved run that this start goes on with. Raises `InDoubt` if its plan waits on a machine whose
-    ledger is its own."""
+    """The claim of an approved run that this start goes on with. Raises `InDoubt` if its plan waits on a machine
+    that does not share this ledger."""
     known = start.ledger.find(start.job.name, key)
     if known and known.approved:
         claim = approval.take_over(start.store, start.ledger, known, f"{identity.user()}@{start.host}")
@@ -37,7 +37,7 @@ def approved_claim(start: Pipeline, key: str) -> Claimed | None:
 
 
 def stage(start: Pipeline) -> str:
-    """The job's stage; its row is made if the store does not know it yet. A batch or a job counts alike."""
+    """The job's stage; its row is made if the store does not know it yet. The same for a batch and a job."""
     return stages.of(counting.known_row(start.store, start.ledger, start.job), start.job.stage)
 
 

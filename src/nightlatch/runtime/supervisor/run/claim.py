@@ -46,7 +46,7 @@ class Claimed:
         self.job, self.id = job, claim
         self.gives_up = False  # too many starts came to nothing: a person has to look
         self._attempts = 0  # of the run, before this start
-        self.over = False  # ended, or another's by now
+        self.closed = False  # ended, or taken over
         self.stage = ""  # the job's when it was begun
         self.holding = False  # its writes wait for an approval
         self.clean = self.own_cap = False  # as in `End`
@@ -80,16 +80,16 @@ class Claimed:
         if not self._move(store, ledger, begun):
             raise Busy(f"{self.job.name} ({self.job.key}): the claim was taken over; nothing is started here")
 
-    def follow_approval(self, store: Store, ledger: Ledger, lease: Lease) -> None:
-        """Where each machine has a ledger of its own, a scheduler elsewhere leaves word in the row that a newer slot
-        wants the place. Read as often as the lease is renewed, it becomes a request for the run's end here."""
+    def follow_cancel(self, store: Store, ledger: Ledger, lease: Lease) -> None:
+        """Where each machine has its own ledger, a scheduler elsewhere leaves a request in the row to end this run for
+        a newer slot. A thread reads the row as often as the lease is renewed, and requests the end in this ledger."""
         if not store.lists_begun or self.job.overlap != CANCEL:
             return
 
         def follow() -> None:
-            while not (self.over or lease.lost):
+            while not (self.closed or lease.lost):
                 look_at = clock.now() + lease.ttl / 3
-                while clock.now() < look_at and not (self.over or lease.lost):
+                while clock.now() < look_at and not (self.closed or lease.lost):
                     clock.sleep(look_at - clock.now())
                 try:
                     row = read_row(store, self.job.name)
@@ -103,7 +103,7 @@ class Claimed:
         start_new_thread(follow, ())
 
     def waits_unstarted(self, store: Store) -> bool:
-        """Is nothing of it begun before somebody approves it?"""
+        """Must it be approved before anything of it begins?"""
         row = read_row(store, self.job.name)
         claim = row.claim if row else None
         return row is not None and claim is not None and self._holds(row, claim) == stages.START
@@ -115,7 +115,7 @@ class Claimed:
         return str(held["what"]) if held and "word" in held else ""
 
     def _holds(self, row: Row, claim: Claim) -> str:
-        """What it waits with for an approval."""
+        """What it holds back until it is approved."""
         if claim.held and "word" in claim.held:
             return stages.NOTHING
         return stages.held_back(stages.of(row, self.job.stage), self.job.holds)
@@ -158,7 +158,7 @@ class Claimed:
         if moved:
             before, after = moved
             counting.journal(ledger, before, after, self._end(before.claim, status), self.job.stage, run)
-        self.over = True
+        self.closed = True
 
     def _end(self, claim: Claim | None, status: str) -> End:
         assert claim
@@ -180,24 +180,24 @@ class Claimed:
         self._move(store, ledger, waiting)
 
     def wait(self, store: Store, ledger: Ledger, until: float) -> None:
-        """For the next try, by this supervisor or by the one that finds it overdue."""
+        """Let the claim wait for its next try, by this supervisor; if it is overdue, another may make it."""
 
         def waiting(row: Row, claim: Claim) -> Row:
-            # What is due now has to differ from what does not wait.
+            # 0 means that it does not wait, so a try that is due now gets a later time.
             return replace(row, claim=replace(claim, again_at=max(until, 1.0), grant="", token=0, starts=0))
 
         self._move(store, ledger, waiting)
 
     def leave(self, store: Store, ledger: Ledger, until: float) -> None:
-        """For the one that finds it then: nobody here waits for the next try, so nobody has to be given time for it."""
+        """Let any scheduler make the next try at `until`: this supervisor does not wait, so it gets no head start."""
         self.wait(store, ledger, until - slots.OVERDUE_TRY)
 
     # ── when there is no attempt ──
 
     def not_begun(self, store: Store, ledger: Ledger, why: Error) -> None:
         """Nothing was started, for a reason that is not a lost start."""
-        if self.over or isinstance(why, StoreUnreachable):
-            return  # the one that finds the claim starts it again
+        if self.closed or isinstance(why, StoreUnreachable):
+            return  # the scheduler that finds the claim starts it again
         if isinstance(why, Busy):
             self._held(store, ledger, why)
         elif isinstance(why, InDoubt):
@@ -212,7 +212,7 @@ class Claimed:
         known = ledger.find(self.job.name, self.job.key)
         if known and known.status == statuses.WAITING and known.due:
             return self.leave(store, ledger, known.due)
-        if self._approved(store):  # no overlap ends it
+        if self._approved(store):  # an approved plan is not ended for a newer slot
             return self.leave(store, ledger, store.clock() + LOOK_AGAIN)
         holder = _key_of_holder(ledger, busy)
         if self._attempts or not holder or holder == self.job.key or self.job.overlap != SKIP:
@@ -227,7 +227,7 @@ class Claimed:
             row = read_row(store, self.job.name)
             claim = row.claim if row else None
             if row is None or claim is None or claim.id != self.id or not claim.is_open:
-                self.over = True
+                self.closed = True
                 return None
             new = change(row, claim)
             if move_row(store, ledger, row, new):
@@ -243,7 +243,7 @@ def _started(known: RunRow | None) -> int:
 
 
 def _key_of_holder(ledger: Ledger, busy: Busy) -> str:
-    """The key that the lease's holder works on; "": on none, as one that resolves or reaps."""
+    """The key that the lease's holder works on; "": none, as when it resolves or reaps."""
     record = busy.record
     if record is None or not record.grant:
         return ""

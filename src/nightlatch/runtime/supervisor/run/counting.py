@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ....core.job import Job
     from ....core.protocols import Store
     from ....ledger.ledger import Ledger
-    from ....ledger.records import RunRow
 
 
 def new_row(job: Job, now: float) -> Row:
@@ -56,7 +55,7 @@ def known_row(store: Store, ledger: Ledger, job: Job) -> Row:
 
 
 def is_edited_by_hand(job: Job) -> bool:
-    """Was it started with flags that make another job of it? Then it is not evidence for the one in the file."""
+    """Was it started with flags that change the job? Then it is not evidence for the job in the file."""
     return "\nby hand:\n" in job.defined_as
 
 
@@ -110,15 +109,10 @@ def unpack(text: str) -> End:
 
 
 def count_rest(store: Store, ledger: Ledger, job: str, configured: str = "") -> None:
-    """Ends of runs by hand whose supervisor was killed before it could count them."""
+    """Count the ends of runs by hand whose supervisor was killed before it could."""
     for run in ledger.uncounted(job):
         if count(store, ledger, job, unpack(run.uncounted), configured, run.id) is not None:
             ledger.count(run.id)
-
-
-def count_by_hand(store: Store, ledger: Ledger, run: RunRow, configured: str) -> None:
-    if count(store, ledger, run.job, unpack(run.uncounted), configured, run.id) is not None:
-        ledger.count(run.id)
 
 
 def change_stage(store: Store, ledger: Ledger, job: str, change: Callable[[Row], Row]) -> Row:

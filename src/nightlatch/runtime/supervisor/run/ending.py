@@ -67,7 +67,7 @@ class Ending:
     def judged(
         self, lost: LeaseLost | None, timeout: float | None, reported: Reported, *, done: bool = False
     ) -> tuple[str, str]:
-        """(status, reason). `done`: it reported that all is done, whatever it was asked for after that."""
+        """(status, reason). `done`: it reported that all is done; a later request to end changes nothing."""
         if lost or self.why == warden.LOST:
             return statuses.LOST, str(lost or "the lease was lost")
         if self.why == warden.TIMED_OUT:

@@ -37,8 +37,8 @@ def read(folder: str) -> Iterator[bytes]:
     return follow(folder, lambda: True)
 
 
-def follow(folder: str, over: Callable[[], bool]) -> Iterator[bytes]:
-    """All that is kept, and then what is added, until `over`; all of it that was written before `over` is there.
+def follow(folder: str, has_ended: Callable[[], bool]) -> Iterator[bytes]:
+    """All that is kept, and then what is added, until `has_ended()`; nothing that was written before that is missing.
 
     A file that has become `output.1` meanwhile is read to its end first.
     """
@@ -51,7 +51,7 @@ def follow(folder: str, over: Callable[[], bool]) -> Iterator[bytes]:
             os.close(before)
             before = -1
         while True:
-            last_look = over()
+            last_look = has_ended()
             if fd < 0:
                 fd = _open(path)
             if fd >= 0:

@@ -1,7 +1,7 @@
-"""An eye outside: an address is told that a run begins, and how it ended, as Healthchecks reads that.
+"""Pings for a monitor outside, as Healthchecks reads them: a run begins, and how it ended.
 
-Each message is sent by a process of its own, three times if it has to be: a server that hangs, refuses or fails delays
-no run and changes no verdict. The one for the beginning is ended with the run; the last one outlives the supervisor.
+A separate process sends each ping, in up to three tries: a server that hangs, refuses or fails delays no run and
+changes no verdict. The process for the beginning is ended with the run; the last one outlives the supervisor.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def end(url: str, verdict: Verdict) -> None:
 
 def _start(url: str, suffix: str, body: str) -> None:
     # Without our lineage: it is not part of the run, and must not be taken for something that the run left behind. The
-    # address goes through a pipe: everybody can see command lines, and it is all that a stranger needs to know.
+    # address goes through a pipe: everybody can see command lines, and the address is a secret.
     env = {name: text for name, text in os.environ.items() if not name.startswith("NIGHTLATCH_")}
     words = [sys.executable, "-P", "-S", "-c", _PROGRAM]
     try:
@@ -41,7 +41,7 @@ def _start(url: str, suffix: str, body: str) -> None:
             start_new_session=True,
         )  # fmt: skip
     except OSError:
-        return  # no process to be had: the run matters more
+        return  # no process can be started: the run goes on without
     assert process.stdin
     with process.stdin as stdin:
         stdin.write(f"{url.rstrip('/')}{suffix}\n{body}".encode(errors="replace"))  # two lines: they fit the pipe

@@ -1,6 +1,6 @@
 """One try of a run, as a pipeline:
 
-    look → hold (lease, keeper, gates) → begin (open and seal the ledger) → attempt → tell
+    look → hold (lease, keeper, gates) → begin (open and seal the ledger) → attempt → conclude
 
 Each step is a method or a file of this name, in this order.
 """
@@ -66,7 +66,7 @@ class Pipeline(Preflight):
             with self.supervision:
                 return self._claimed() if self.claim else self._unclaimed()
         finally:
-            self.supervision.close()  # until the next attempt there is no command to pass signals on to
+            self.supervision.close()  # until the next attempt no command could get the signals
 
     def _words(self) -> list[str]:
         """What the warden starts."""
@@ -94,7 +94,7 @@ class Pipeline(Preflight):
 
     def _held(self, known: RunRow) -> Verdict:
         """A slot's claim records that the run waits for an approval; to start such a run by hand is an error."""
-        return self.tell(known, exits.DONE) if self.claim else super()._held(known)
+        return self.conclude(known, exits.DONE) if self.claim else super()._held(known)
 
     def _claimed(self) -> Verdict:
         """The same for a slot that was claimed: the claim is begun under the lease, and ended before its release."""
@@ -111,15 +111,15 @@ class Pipeline(Preflight):
                 held = self.ledger.hold(self._open(key).id, self.store.clock() + self.job.expires)
                 if held.held is not None:
                     claim.clean = True  # once it is approved, its end decides
-                    verdict = self.tell(held, exits.DONE)
+                    verdict = self.conclude(held, exits.DONE)
                     claim.settle(self.store, self.ledger, verdict)
                     return verdict
             lease = self._take(key)
             claim.begin(self.store, self.ledger, lease)
-            claim.follow_approval(self.store, self.ledger, lease)
+            claim.follow_cancel(self.store, self.ledger, lease)
             verdict = self._attempt(lease, key)
         except (GateUnreachable, OtherStore, StaleToken, StoreUnreachable):
-            raise  # tried again; or judged by the one that finds the claim
+            raise  # it is tried again, or the scheduler that finds the claim decides
         except Error as why:
             claim.not_begun(self.store, self.ledger, why)
             raise
@@ -133,7 +133,7 @@ class Pipeline(Preflight):
         publishes = known is not None and self.only_publishes(known)
         if not self.claim or not self.claim.closed_by(known, publishes) or not known or self.after:
             return None
-        return self.tell(known, statuses.exit_code(known.status, known.exit_code))
+        return self.conclude(known, statuses.exit_code(known.status, known.exit_code))
 
     # ── hold ──
 
@@ -173,7 +173,7 @@ class Pipeline(Preflight):
         from ..leases.unsealed import record
 
         waits = record(self.ledger, self._open(self.unsealed), why, self.host)
-        return self.tell(waits, statuses.exit_code(waits.status))
+        return self.conclude(waits, statuses.exit_code(waits.status))
 
     # ── begin ──
 
@@ -187,16 +187,17 @@ class Pipeline(Preflight):
             return writer
         lease.ended.clear()  # from here on the work may act: only its end takes it off the list
         self.attempt = SealedAttempt(self, lease, writer, self.number)
-        return self.tell(*self.attempt.make())
+        return self.conclude(*self.attempt.make())
 
     def _open(self, key: str) -> RunRow:
         from .begin import open_run
 
         return open_run(self, key)
 
-    # ── tell ──
+    # ── conclude ──
 
-    def tell(self, run: RunRow, exit_code: int) -> Verdict:
+    def conclude(self, run: RunRow, exit_code: int) -> Verdict:
+        """The verdict, added to runs.log."""
         verdict = verdicts.of(
             run,
             exit_code=exit_code,

@@ -86,10 +86,10 @@ class Preflight:
         if known and known.held is not None and not settled:
             from . import approval
 
-            word = approval.word_of(self.store, known)
-            if not word:
+            approver = approval.approver_of(self.store, known)
+            if not approver:
                 return self._held(known)
-            known = self.ledger.approve(known.id, known.head, word)
+            known = self.ledger.approve(known.id, known.head, approver)
         if known and known.status == statuses.WAITING and not settled:
             self.check_due(known)
         if known and self.only_publishes(known):
@@ -113,7 +113,7 @@ class Preflight:
         return begun.outcome(decided) if decided else None
 
     def only_publishes(self, run: RunRow) -> bool:
-        """Was a plan of it approved? Then its next attempt does not run the command, which is not so for a start."""
+        """Was a plan of it approved? Then its next attempt only publishes. (An approved start runs the command.)"""
         if not run.approved:
             return False
         from ..publishing import held
@@ -137,7 +137,7 @@ class Preflight:
         return replace(verdict.of(known, exit_code=code, host=self.host, at=clock.wall()), reason=reason, tried=False)
 
     def is_spent(self, run: RunRow) -> bool:
-        """Has a slot had all the attempts that are made at it unless a person asks for more?"""
+        """Has a slot had all its attempts? Only a person's `retry` allows more."""
         most = max(retry.STARTS, self.job.retries + 1)
         return bool(self.job.due) and self.ledger.attempts_since_retry(run) >= most
 
@@ -154,7 +154,7 @@ class Preflight:
 
     def _unfinished(self) -> str:
         """The key of a run by hand: that of the newest run, if that is by hand and unfinished, unless a new one is
-        asked for. Never one with a key of its own: that key would count as done, whatever is run now."""
+        asked for. Never a run with an explicit key: that key would count as done, whatever is run now."""
         if not self.job.new:
             newest = self.ledger.newest(self.job.name)
             if (

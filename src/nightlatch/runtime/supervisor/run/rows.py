@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ....core.row import Row
     from ....ledger.ledger import Ledger
 
-KEPT = 50  # records that a row keeps where each machine has a ledger of its own
+KEPT = 50  # records that a row keeps where each machine has its own ledger
 
 
 def read_row(store: Store, job: str) -> Row | None:
@@ -22,9 +22,9 @@ def read_row(store: Store, job: str) -> Row | None:
 
 
 def move_row(store: Store, ledger: Ledger, row: Row, new: Row) -> bool:
-    """Move a row to what `new` says; False, and nothing moved, if somebody else has moved it since it was read.
+    """Replace a row by `new`; False, and nothing changed, if another process has moved it since it was read.
 
-    The records that it drops are in the ledger before: nobody else might know of them.
+    Records that the move drops are written to the ledger first: nothing else may have them.
     """
     if new.records != row.records:
         ledger.slots.put((row.job, record) for record in row.records)

@@ -1,9 +1,9 @@
-"""A job's day and month where each machine has a ledger of its own (git): in the job's row.
+"""A job's usage of the day and month where each machine has its own ledger (git): in the job's row.
 
-Each ledger says there what it has used of the current day and month: totals, so that saying it twice changes nothing,
-and a run whose supervisor was killed is in them when that machine next says it. What an attempt may use before it says
-so again is *open*, and counts against the caps on the other machines until then: a machine that dies leaves its open
-part in doubt, not unknown. Only the holder of the job's lease uses and writes, so what the row says is exact at each
+Each ledger writes there what it has used of the current day and month: totals, so that writing them twice changes
+nothing, and a run whose supervisor was killed is in them when that machine next writes. What an attempt may use before
+it writes again is *open*, and counts against the caps on the other machines until then: a machine that dies leaves its
+open part in doubt, not unknown. Only the holder of the job's lease uses and writes, so the row is exact at each
 start. Days are those of each ledger: machines that share a job should share a time zone.
 """
 
@@ -38,10 +38,10 @@ class SharedDays:
         self._mine: dict[str, Any] | None = None  # since this attempt first opened a part
 
     def look(self) -> None:
-        """Read what the other machines have said. Exact while the lease is held."""
+        """Read what the other machines have written. Exact while the lease is held."""
         row = read_row(self._store, self._job.name)
-        said = (row.used if row else None) or {}
-        self._others = [one for ledger, one in said.items() if ledger != self._ledger.id]
+        by_ledger = (row.used if row else None) or {}
+        self._others = [one for ledger, one in by_ledger.items() if ledger != self._ledger.id]
 
     def elsewhere(self, unit: str, period: str) -> int:
         """What the other machines have used, or may have, in the current day or month."""
@@ -52,22 +52,22 @@ class SharedDays:
         return sum(int(used.get(unit, 0)) + int(opened.get(unit, 0)) for used, opened in found)
 
     def open_for(self, needed: Mapping[str, int], caps: Iterable[Cap]) -> None:
-        """Before a call is made: `needed` is what this attempt may have used with it, within the caps."""
+        """Call it before a call to a model: `needed` is what this attempt may have used with it, within the caps."""
         if self._mine and self._mine["day"] != self._ledger.periods()["day"]:
-            self._mine = None  # what is open is open for the new day
+            self._mine = None  # a part is opened for one day only
         opened: Counts = self._mine["open"] if self._mine else {}
         if all(opened.get(unit, 0) >= needed[unit] for unit in METERED):
             return
         mine = self._mine or self._totals()
         wider = {}
         for unit in METERED:
-            ends = [self._end(cap, mine) for cap in caps if cap.unit == unit and cap.period in PERIODS]
+            ends = [self._most(cap, mine) for cap in caps if cap.unit == unit and cap.period in PERIODS]
             most = min(ends, default=needed[unit])
             wider[unit] = max(needed[unit], min(most, opened.get(unit, 0) + (most - opened.get(unit, 0)) // _SHARE))
-        self._say(mine | {"open": wider})
+        self._publish(mine | {"open": wider})
         self._mine = mine | {"open": wider}
 
-    def _end(self, cap: Cap, mine: dict[str, Any]) -> int:
+    def _most(self, cap: Cap, mine: dict[str, Any]) -> int:
         """The most that this attempt can come to under a cap."""
         used = mine["used"][cap.period]
         doubt = used.get("doubt", 0) + self.elsewhere("doubt", cap.period) if cap.unit == "usd" else 0
@@ -78,7 +78,7 @@ class SharedDays:
     def close(self) -> None:
         """The attempt has ended: nothing is open, and the ledger knows all."""
         self._mine = None
-        self._say(self._totals())
+        self._publish(self._totals())
 
     def _totals(self) -> dict[str, Any]:
         names = self._ledger.periods()
@@ -88,16 +88,16 @@ class SharedDays:
             used[period] = {unit: round(amount * UNITS[unit].scale) for unit, amount in amounts.items() if amount}
         return {**names, "used": used}
 
-    def _say(self, mine: dict[str, Any]) -> None:
+    def _publish(self, mine: dict[str, Any]) -> None:
         while True:
             row = read_row(self._store, self._job.name)
-            said = (row.used if row else None) or {}
-            known = {ledger: one for ledger, one in said.items() if one["month"] >= mine["month"]}
+            by_ledger = (row.used if row else None) or {}
+            known = {ledger: one for ledger, one in by_ledger.items() if one["month"] >= mine["month"]}
             if not any(mine["used"].values()) and "open" not in mine:
                 known.pop(self._ledger.id, None)
             else:
                 known[self._ledger.id] = mine
-            if known == said:
+            if known == by_ledger:
                 return
             old: Row = row or counting.new_row(self._job, self._store.clock())
             if move_row(self._store, self._ledger, old, replace(old, used=known)):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Spending:
     def __init__(self, job: Job, ledger: Ledger, reported: Reported, store: Store) -> None:
         """`reported`: what this attempt has used so far; it grows elsewhere."""
-        self.days: SharedDays | None = None  # where machines have ledgers of their own, and a cap of a day or month
+        self.days: SharedDays | None = None  # if each machine has its own ledger, and a cap is for a day or month
         if store.lists_begun and any(cap.period != "run" for cap in job.budget):
             from .shared_days import SharedDays
 
@@ -34,7 +34,7 @@ class Spending:
         self._job, self._declared, self._ledger, self._reported = job.name, job.budget, ledger, reported
         self.caps = job.budget  # a person may change them while the run goes on
         self.everything = of_all_jobs(job.file)
-        self._known: dict[tuple[str, str], float] = {}  # as the ledger said when it last answered
+        self._known: dict[tuple[str, str], float] = {}  # what the ledger reported when it last answered
         self._earlier: dict[str, float] = {}  # by earlier attempts of the run
         self._run: RunRow | None = None  # once this attempt has begun
 
@@ -102,10 +102,10 @@ class Spending:
         return before + own + self._reported.unwritten.get(unit, 0.0) - self._reported.used.get(unit, 0.0)
 
     def elsewhere(self, unit: str, period: str) -> int:
-        """What other machines, whose ledgers are their own, have used of the job's day or month, in whole parts."""
+        """What machines with other ledgers have used of the job's day or month, in whole parts."""
         return self.days.elsewhere(unit, period) if self.days else 0
 
-    def over(self) -> Cap | None:
+    def exceeded(self) -> Cap | None:
         return budget.exceeded(self.caps, self._reported.used, self.before)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from ....config import place
-from ....errors import GateUnreachable, OtherStore
+from ....errors import Busy, GateUnreachable, OtherStore, OverBudget
 from ...shared import trace
 from ...shared.verdict import Verdict
 from .pipeline import Pipeline
@@ -37,7 +37,7 @@ def run(
     """Run a job, and try again as it says; or say why not: skipped when its key is done, Busy while another works on it
     or its next try is not due, InDoubt when a person has to decide. Needs its own process, as `supervise` does.
 
-    `report` gets the verdict of every try that is followed by another. `claim`: the one that it is started for.
+    `report` gets the verdict of every try that is followed by another. `claim`: the claim that it is started for.
     """
     after: RunRow | None = None
     claimed: Claimed | None = None
@@ -71,6 +71,12 @@ def _one_try(
         pipeline = Pipeline(job, store, checkpoints, after, claim)
         try:
             verdict = pipeline.go()
+        except (Busy, OverBudget) as why:
+            if not claim:  # a claim says what became of its slot
+                from . import refused
+
+                refused.record(pipeline.ledger, job, why)
+            raise
         except (GateUnreachable, OtherStore) as why:
             if not pipeline.unsealed:
                 raise
@@ -93,9 +99,9 @@ def _one_try(
         retention.daily(pipeline.store, pipeline.ledger, pipeline.host)
         file = place.of_a_run(job.file)
         if file or trace.has_receiver(os.environ):
-            from ..afterwards import telling
+            from ..afterwards import notify
 
-            telling.leave_behind(file, pipeline.where)
+            notify.start_senders(file, pipeline.where)
         signals = attempt.signals if attempt else None
         if signals:  # otherwise the process ends, which is faster than closing them
             pipeline.store.close()

@@ -30,10 +30,10 @@ class Unwritten:
     def __init__(self, writer: Writer, folder: str, amounts: dict[str, float]) -> None:
         """`amounts`: the sum of what waits here; it is changed in place."""
         self._writer, self._path, self._amounts = writer, os.path.join(folder, _NAME), amounts
-        self._mutex, self._turn = allocate_lock(), allocate_lock()  # for the fields below; for the one that writes
+        self._mutex, self._turn = allocate_lock(), allocate_lock()  # for the fields below; for the thread that writes
         self._waiting: list[
             tuple[str, dict[str, float], Verb]
-        ] = []  # a line of the file, its amounts, and the verb to write
+        ] = []  # (line of the file, its amounts, the verb to write)
         self._working = False
 
     def __bool__(self) -> bool:

@@ -33,15 +33,15 @@ def outcome(run: RunRow) -> int:
 
 
 def cancel(run: RunRow, ledger: Ledger) -> RunRow | None:
-    """Somebody asked for the end of an attempt that then failed by itself: no other follows. None: the run moved."""
+    """A person requested the end of an attempt that then failed by itself: no other follows. None: the run moved."""
     return ledger.end_waiting(run, f"cancelled by {run.cancel}", run.cancel, person=True)
 
 
 class Signals:
-    """Signals that ask us to end from the moment that the run waits; `asked` has them in their order."""
+    """Signals that ask us to end, from the moment that the run waits; `received` has them in order."""
 
     def __init__(self, supervision: Supervision) -> None:
-        # One that came earlier, too late for the command, counts too.
+        # A signal that came too late for the command counts too.
         self.received = [supervision.end_signal] if supervision.end_signal else []
         self._before = supervision.collect_signals(self.received)
 

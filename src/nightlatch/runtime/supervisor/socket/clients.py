@@ -51,7 +51,7 @@ class Clients:
 
     def __init__(self, listener: Any, grant: str, answers: Answers) -> None:
         self._listener, self._grant, self._answers = listener, grant, answers
-        self._clients: dict[int, _Client] = {}  # by descriptor; the one that was silent for longest is the first
+        self._clients: dict[int, _Client] = {}  # by descriptor; the longest silent client is the first
         descriptors = os.sysconf("SC_OPEN_MAX")  # -1: no limit
         self._most = min(_MOST_CLIENTS, descriptors // 2) if descriptors > 1 else _MOST_CLIENTS
         self._accepts = True

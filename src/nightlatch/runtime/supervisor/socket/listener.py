@@ -50,14 +50,14 @@ class Listener:
         self.reported = reported
         self.hidden = Redactor()
         self._lease, self._ledger, self._writer, self._watch = lease, ledger, writer, watch
-        self._bound = bound  # by when what the command does right now must be over
-        self._own: Recorder | None = None  # of steps
+        self._bound = bound  # sets the deadline of what the command is doing right now
+        self._own: Recorder | None = None  # for steps that are not in a nested run
         self._batch = batch
         self.unwritten = Unwritten(writer, folder, reported.unwritten)
         self.is_metered: Callable[[], bool] = bool  # has the gateway counted a call?
-        self.on_spent: Callable[[dict[str, float], str], None] | None = None  # usage that is not by the gateway
-        self.holding = False  # what it does to the outside world waits for an approval, so nothing may be done now
-        self.passed = ""  # the store's URL, if the command may have it with its password
+        self.on_spent: Callable[[dict[str, float], str], None] | None = None  # usage not counted by the gateway
+        self.holding = False  # nothing may be done to the outside world: the run waits for an approval
+        self.passed_store = ""  # the store's URL, if the command may have it with its password
         self._folder = folder
         self._effects: EffectRequests | None = None
         self._published: PublishRequests | None = None
@@ -68,16 +68,16 @@ class Listener:
 
     def answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any] | DeferredReply]:
         """An answer for each. What is recorded together is answered first; the others one by one."""
-        made: dict[int, dict[str, Any] | DeferredReply] = {}
+        replies: dict[int, dict[str, Any] | DeferredReply] = {}
         together: dict[Record, list[int]] = {}
         for place, request in enumerate(requests):
             many = verbs.find(self, request.get("do"), verbs.MANY)
             if many and (record := many(request)):
                 together.setdefault(record, []).append(place)
         for record, places in together.items():
-            made.update(zip(places, record([requests[place] for place in places]), strict=True))
+            replies.update(zip(places, record([requests[place] for place in places]), strict=True))
             self._watch.progressed(clock.now())
-        return [made[place] if place in made else self._answer(request) for place, request in enumerate(requests)]
+        return [replies[place] if place in replies else self._answer(request) for place, request in enumerate(requests)]
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any] | DeferredReply:
         try:
@@ -90,7 +90,7 @@ class Listener:
             if not own:
                 self._watch.progressed(clock.now())
             return answer if isinstance(answer, DeferredReply) else {"ok": True, **answer}
-        except (Stop, Exception) as error:  # noqa: BLE001 - whatever a command says, its supervisor goes on
+        except (Stop, Exception) as error:  # noqa: BLE001 - whatever a command sends, its supervisor goes on
             return refusal(error)
 
     def tick(self, now: float) -> float:
@@ -101,12 +101,12 @@ class Listener:
         """(status, reason, grace) if the run has to end now, since an effect takes longer than it may."""
         return self._effects.overdue(now) if self._effects else None
 
-    def over(self) -> None:
+    def command_ended(self) -> None:
         """Nothing of the command is left: effects whose end it did not report are in doubt."""
         if self._effects:
             self._effects.abandon()
         if self._published:
-            self._published.over()
+            self._published.finish()
         if self._nested_runs or self._child_writes:
             self._nested.abandon(child_writes=self._child_writes)
 
@@ -128,7 +128,7 @@ class Listener:
             self._own = Recorder(self._ledger, writer.steps, self._folder, self._redacted, writer.progress)
         return self._own
 
-    # ── verbs that are recorded together: which method does that, for all that came at once ──
+    # ── verbs that are recorded together: each returns the method that records all that came at once ──
 
     def many_step(self, request: dict[str, Any]) -> Record | None:
         return self._record_nested if request.get("run") else self._record_steps
@@ -141,7 +141,7 @@ class Listener:
             self._recorder("").write(requests)
         except (Error, Stop) as error:
             return [refusal(error)] * len(requests)
-        except Exception as error:  # noqa: BLE001 - what the command says does not end its supervisor
+        except Exception as error:  # noqa: BLE001 - what the command sends does not end its supervisor
             if len(requests) == 1:
                 return [refusal(error)]
             return [self._record_steps([request])[0] for request in requests]  # one of them is wrong, not all
@@ -157,14 +157,14 @@ class Listener:
     # ── verbs that are answered one by one ──
 
     def do_progress(self, request: dict[str, Any]) -> dict[str, Any]:
-        done, total = (_count(request.get(word)) for word in ("done", "total"))
+        done, total = (_count(request.get(name)) for name in ("done", "total"))
         self._writer.progress(done, total, self._redacted(str(request.get("message") or "")))
         self._watch.progressed(clock.now())
         return {"waiting": self._batch.waiting()} if self._batch else {}
 
     def do_spend(self, request: dict[str, Any]) -> dict[str, Any]:
         reported = self._reported_by(request)
-        about = {word: str(request.pop(word, "") or "")[:_LONGEST_NAME] for word in ("item", "model", "tag")}
+        about = {name: str(request.pop(name, "") or "")[:_LONGEST_NAME] for name in ("item", "model", "tag")}
         extra = bool(request.pop("extra", False))
         amounts = budget.amounts(f"{unit}={amount}" for unit, amount in request.items())
         counted = amounts if extra or not self.is_metered() else {u: n for u, n in amounts.items() if u not in METERED}
@@ -173,7 +173,7 @@ class Listener:
             if not counted:
                 return {"used": reported.used}
             amounts = counted
-        kept = self.spend(amounts, source="report", **{word: self._redacted(text) for word, text in about.items()})
+        kept = self.spend(amounts, source="report", **{name: self._redacted(text) for name, text in about.items()})
         if reported is not self.reported:
             reported.add(amounts)
         return {"used": reported.used} | ({"kept": kept} if kept else {})
@@ -190,7 +190,7 @@ class Listener:
         return {"token": self._lease.token}
 
     def do_fail(self, request: dict[str, Any]) -> dict[str, Any]:
-        facts = {word: self._redacted(str(request.get(word) or "")) for word in ("reason", "traceback")}
+        facts = {name: self._redacted(str(request.get(name) or "")) for name in ("reason", "traceback")}
         reported = self._reported_by(request)
         if reported is self.reported:
             self._writer.event(kinds.EXCEPTION, **facts)
@@ -198,11 +198,11 @@ class Listener:
         return {}
 
     def do_store(self, _: dict[str, Any]) -> dict[str, Any]:
-        if not self.passed:
+        if not self.passed_store:
             return {"url": self._lease.store.url}
         from ..leases.handle import answer
 
-        return answer(self.passed)
+        return answer(self.passed_store)
 
     def do_may_act(self, _: dict[str, Any]) -> dict[str, Any]:
         self._check_held()
@@ -217,7 +217,7 @@ class Listener:
 
         address, store = self._ledger.address, self._lease.store
         if address:
-            self._writer.lend()
+            self._writer.let_child_write_steps()
         self._child_writes = self._child_writes or bool(address)
         return {
             "ledger": address,
@@ -289,7 +289,7 @@ class Listener:
 
         def note() -> dict[str, Any]:
             run, token, stands = self._writer.run, request.get("token"), request.get("stands")
-            what, reason = (self._redacted(str(request.get(word) or "")) for word in ("what", "reason"))
+            what, reason = (self._redacted(str(request.get(name) or "")) for name in ("what", "reason"))
             facts = {"attempt": run.attempt, "what": what, "token": token, "stands": stands, "reason": reason}
             self._ledger.note(run.job, kinds.REFUSED, run=run.id, **facts)
             return {}
@@ -345,7 +345,7 @@ class Listener:
         return self.spend_with(amounts, about, ())
 
     def spend_with(self, amounts: dict[str, float], about: dict[str, str], records: Records) -> str:
-        """The same, and rows in the same commit."""
+        """The same, with rows in the same commit."""
         verb, kept = self._writer.used(amounts, about), ""
         verb.records = records
         try:

@@ -14,8 +14,8 @@ class Reported:
         self.retry_after = 0.0  # seconds it asked to wait before the next try
         self.failure = ""  # why it failed, in its own words
         self.attention = False  # a person has to look
-        self.doubts: set[str] = set()  # effects that nobody knows the end of, and nothing can tell
-        self.waited_at = float("-inf")  # when it last said that it waits for a probe
+        self.doubts: set[str] = set()  # effects whose end nobody knows and no probe can find out
+        self.waited_at = float("-inf")  # when it last reported that it waits for a probe
         self.abandoned = ""  # an effect that it was in the middle of when it ended
 
     def add(self, amounts: dict[str, float]) -> None:

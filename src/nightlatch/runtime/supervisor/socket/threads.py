@@ -38,7 +38,7 @@ class Threads:
             except RuntimeError as error:  # the system has none left
                 if not self._running:
                     self._todo.pop()
-                    self._tell(client, number, refusal(OSError(str(error))))
+                    self._hand_over(client, number, refusal(OSError(str(error))))
 
     def made(self) -> list[tuple[Any, object, dict[str, Any]]]:
         try:
@@ -50,7 +50,7 @@ class Threads:
         return done
 
     def close(self) -> None:
-        """Replies that are still being made are dropped."""
+        """Stop. Replies that are not ready are dropped."""
         with self._mutex:
             self._closed = True
             self._todo.clear()
@@ -66,9 +66,9 @@ class Threads:
                 client, number, later = self._todo.pop(0)
             answer = reply(lambda _, make=later.make: make(), {})  # type: ignore[misc]
             with self._mutex:
-                self._tell(client, number, answer)
+                self._hand_over(client, number, answer)
 
-    def _tell(self, client: object, number: object, answer: dict[str, Any]) -> None:
+    def _hand_over(self, client: object, number: object, answer: dict[str, Any]) -> None:
         if not self._closed:
             if not self._done:
                 os.write(self._wake, b".")  # one byte until they are fetched: a full pipe would stop us

@@ -1,6 +1,6 @@
-"""After a run: a process that tells of it where the file in force has alerts, and one that sends its trace where the
-environment names a receiver. The run's exit does not wait for them and is not changed by them; so what a plain line of
-cron starts is told too."""
+"""After a run: start a process that sends alerts, if the file in force has any, and one that sends the trace, if the
+environment names a receiver. The run does not wait for them, and they do not change its exit code. So a run that
+a plain line of cron starts is reported too."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _TABLE = b"alerts"  # a file without this word has no alerts: it need not be parsed to know that
-_ONCE = "NIGHTLATCH_ALERTS"  # =off: tests, and those who tell by themselves
+_ONCE = "NIGHTLATCH_ALERTS"  # =off: for tests, and for users that send alerts themselves
 
 
-def leave_behind(file: str, store: str) -> None:
-    """`file`: the one that counts for the run; "": none. What goes wrong here is never the run's."""
+def start_senders(file: str, store: str) -> None:
+    """`file`: the nightlatch.toml that counts for the run; "": none. A failure here never fails the run."""
     try:
         if file and os.environ.get(_ONCE) != "off":
             with open(file, "rb") as read:
@@ -36,7 +36,7 @@ def _start(what: str, path: str, store: str) -> None:
     environment = {name: text for name, text in os.environ.items() if not name.startswith("NIGHTLATCH_")}
     environment |= {"NIGHTLATCH_STORE": store} | ({place.ENV: path} if path else {})
     quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
-    closed = [(os.POSIX_SPAWN_CLOSE, fd) for fd in _others()]  # no lock and no pipe of the run lives on in it
+    closed = [(os.POSIX_SPAWN_CLOSE, fd) for fd in _others()]  # it must not keep a lock or a pipe of the run open
     os.posix_spawn(sys.executable, words, environment, file_actions=[*quiet, *closed], setsid=True)
 
 
@@ -47,4 +47,4 @@ def _others() -> Iterable[int]:
             if fd > 2 and os.get_inheritable(fd):
                 yield fd
         except OSError:
-            continue  # that of the listing itself
+            continue  # the descriptor of the listing itself

@@ -1,0 +1,53 @@
+"""Starts that were refused: one record for each job and cause, which grows. A start that is refused leaves no run."""
+
+from __future__ import annotations
+
+from ..core.value import value
+from .typed_table import TypedTable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .tables import Tables
+
+HELD, BUDGET = "held", "budget"  # causes: another works on it, or its next try is not due; its budget is spent
+_APART = 86_400_000  # ms; after a day without one the record begins anew
+_MOST = 200
+
+
+@value(frozen=True, kw_only=True)
+class RefusedStart:
+    job: str
+    cause: str
+    reason: str  # of the last one
+    first: float
+    last: float
+    count: int
+
+
+_RECORD = TypedTable(
+    "refused_start",
+    RefusedStart,
+    f"""ON CONFLICT (job, cause) DO UPDATE SET reason = excluded.reason, last = excluded.last,
+  first = CASE WHEN excluded.last - refused_start.last > {_APART} THEN excluded.first ELSE refused_start.first END,
+  count = CASE WHEN excluded.last - refused_start.last > {_APART} THEN 1 ELSE refused_start.count + 1 END""",
+)
+_SINCE = f"SELECT {_RECORD.names} FROM {{prefix}}refused_start WHERE last >= :since ORDER BY last DESC LIMIT {_MOST}"
+_OF = f"SELECT {_RECORD.names} FROM {{prefix}}refused_start WHERE job = :job ORDER BY last DESC"
+
+
+class RefusedStarts:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def add(self, job: str, cause: str, reason: str) -> None:
+        at = self._tables.now() / 1000
+        row = RefusedStart(job=job, cause=cause, reason=reason, first=at, last=at, count=1)
+        with self._tables.database.transaction() as execute:
+            execute(self._tables.sql(_RECORD.put), **_RECORD.by_column(row))
+
+    def since(self, since: float) -> list[RefusedStart]:
+        """The newest first."""
+        return [_RECORD.read(row) for row in self._tables.read(_SINCE, since=round(since * 1000))]
+
+    def of(self, job: str) -> list[RefusedStart]:
+        return [_RECORD.read(row) for row in self._tables.read(_OF, job=job)]

@@ -1,0 +1,38 @@
+"""While a job's child imports the job's file: a line at the top of that file that starts a run would start it again, in
+the run itself, for ever."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+from ...errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_importing = False
+
+
+class StartedMeanwhile(UsageError):
+    """A run was started by the import of a job's file."""
+
+
+@contextmanager
+def marked() -> Iterator[None]:
+    """Around the import."""
+    global _importing  # noqa: PLW0603 - a process imports its job once
+    _importing = True
+    try:
+        yield
+    finally:
+        _importing = False
+
+
+def check(name: str) -> None:
+    """Before a run of the job `name` is started."""
+    if _importing:
+        raise StartedMeanwhile(
+            f"{name} is started while the run's process imports the file of its job: put the start below "
+            f'if __name__ == "__main__":'
+        )
