@@ -20,8 +20,8 @@ KEYWORDS = Path(__file__).parents[1] / "src" / "nightlatch" / "core" / "keywords
 
 _HEAD = """# Commands
 
-Made from the commands' own `--help` by `make docs`. `--store` may stand before or after the command; `--json` prints
-one object, or one a line for a list, each with a `version`.
+Generated from each command's `--help` by `make docs`. `--store` may come before or after the command. `--json` prints
+one object, or for a list one object per line; each has a `version`.
 
 ## Exit codes
 
@@ -31,16 +31,16 @@ one object, or one a line for a list, each with a `version`.
 
 ## Environment
 
-From you: `NIGHTLATCH_STORE` (the store), `NIGHTLATCH_CONFIG` (nightlatch.toml), `NIGHTLATCH_KEEP` (how long runs are
-kept, default `90d`, or `none`),
-`NIGHTLATCH_DEBUG=1` (tracebacks), `NO_COLOR`.
-To the command: `NIGHTLATCH_LEASE`, `NIGHTLATCH_TOKEN`, `NIGHTLATCH_GRANT`, `NIGHTLATCH_LINEAGE` (every grant it works
-under), and in a run `NIGHTLATCH_RUN`, `_JOB`, `_KEY`, `_SLOT`, `_MISSED` (how many older slots this start makes up
-for), `_SINCE` (the last slot that succeeded), `_ATTEMPT`, `_CONFIG` (the file that counts in there),
-`_SECRETS` (names of what came from its env_file), `_SOCKET`, `_WORKSPACE`, `_ITEM`, `_STEP`
-(which item of a batch it is, for the socket). What calls `nightlatch` in a run or under `lock` or `once` with
-`--store URL` asks the same store. Its password stands in no command's environment (nor does `PGPASSWORD`, if the store
-is on PostgreSQL): `NIGHTLATCH_STORE=via:SOCKET` says where to ask for it, in a run only with `--pass-store`.
+You may set: `NIGHTLATCH_STORE` (the store), `NIGHTLATCH_CONFIG` (nightlatch.toml), `NIGHTLATCH_KEEP` (how long runs are
+kept, default `90d`, or `none`), `NIGHTLATCH_DEBUG=1` (print tracebacks), `NO_COLOR`.
+
+The command gets: `NIGHTLATCH_LEASE`, `NIGHTLATCH_TOKEN`, `NIGHTLATCH_GRANT`, `NIGHTLATCH_LINEAGE` (every grant it works
+under), and in a run also `NIGHTLATCH_RUN`, `_JOB`, `_KEY`, `_SLOT`, `_MISSED` (how many older slots this run makes up
+for), `_SINCE` (the last slot that succeeded), `_ATTEMPT`, `_CONFIG` (the nightlatch.toml that is used inside the run),
+`_SECRETS` (names of the variables from its env_file), `_SOCKET`, `_WORKSPACE`, `_ITEM`, `_STEP` (which item of a batch
+it is, for the socket). If you pass `--store URL` to `run`, `lock` or `once`, `nightlatch` commands inside use the same
+store. No command gets the store's password in its environment (nor `PGPASSWORD`, if the store is on PostgreSQL):
+`NIGHTLATCH_STORE=via:SOCKET` says where to ask for it, in a run only with `--pass-store`.
 """
 
 
@@ -123,10 +123,11 @@ def schedules(page: str) -> str:
 
 
 _TARGETS = {
-    "command": "a list of words, or a line for the shell; `@file` is the content of a file",
+    "command": "a list of words, or a line for the shell; `@file` stands for the content of a file",
     "python": "a function: module:function, or file.py:function",
     "args": "its arguments: a list, or a table of names and values",
-    "items": "a file of items: the command is run for each of them, as `nightlatch batch` does it",
+    "agent": "an agent that a vendor hosts: see [agents](agents.md)",
+    "items": "a file of items: run the command for each of them, as `nightlatch batch` does",
     "key": "the fields that name an item",
 }
 

@@ -32,18 +32,18 @@ class Exit(int):
 
 OWN = Exit(
     -1,
-    "the command's, when it ran to its end",
+    "the command's exit code, if it ran to its end",
     "run lock",
-    once="the command's, when it certainly did nothing",
-    tick="of a run that did not succeed",
+    once="the command's exit code, if that proves that nothing was done",
+    tick="the exit code of a run that did not succeed",
 )
 DONE = Exit(
     0,
-    "done; also, with a line `skipped`, when the key is done already",
-    run="succeeded, or `skipped`: the key is done already",
+    "done; or `skipped`: the key was already done",
+    run="succeeded, or `skipped`: the key was already done",
     batch="all items are done",
-    once="done, or `skipped`: it is done already",
-    audit="the journal is whole",
+    once="done, or `skipped`: it was already done",
+    audit="the journal is intact",
     doctor="nothing fails, every promise held",
     status="shown, also when the default store was never used",
     runs="shown, also when the default store was never used",
@@ -51,11 +51,11 @@ DONE = Exit(
 )
 FAILED = Exit(
     1,
-    "a batch with failed items; a journal that is not whole; a promise that does not hold on this machine",
+    "a batch has failed items; the journal is not intact; a promise does not hold on this machine",
     batch="some items failed",
     doctor="with --prove: a promise did not hold",
-    audit="the journal is not whole, or a head is not in it",
-    service="status: it does not run",
+    audit="the journal is not intact, or a head is not in it",
+    service="status: it is not running",
     status="with --exit-code: something needs you",
 )
 USAGE = Exit(
@@ -66,7 +66,7 @@ USAGE = Exit(
     budget="there is no such run, or it has succeeded",
     retry="there is no such run, or nothing to retry",
     ack="there is no such run, or nothing to clear",
-    resolve="there is no such thing, several, or nothing to resolve",
+    resolve="nothing matches, several things match, or there is nothing to resolve",
     show="there is no such run, plan or store",
     status="invalid usage, or there is no such store",
     runs="invalid usage, or there is no such store",
@@ -82,7 +82,7 @@ UNREACHABLE = Exit(
     push="the remote or the store cannot be reached",
     gate="the target cannot be reached",
     doctor="something fails",
-    service="install: it does not serve; its log's last lines are printed",
+    service="install: it did not start serving; the end of its log is printed",
 )
 PERMANENT = Exit(70, "`nightlatch fail --permanent`: another try would fail too", "fail")
 STALE = Exit(
@@ -93,20 +93,20 @@ STALE = Exit(
 )
 HELD = Exit(
     75,
-    "held by another; or, from `nightlatch fail`, try again later",
-    run="held by another, or its next try is not due yet",
-    batch="another works on it",
+    "another process holds the lease; or, from `nightlatch fail`, try again later",
+    run="another process holds the lease, or the next try is not due yet",
+    batch="another process is working on it",
     once="it is being done right now",
-    lock="held by another",
-    lease="held by another",
+    lock="another process holds the lease",
+    lease="another process holds the lease",
     store="remove: a lease is held",
     resolve="it is being worked on",
-    approve="another is publishing it",
+    approve="another process is publishing it",
     fail="another try may succeed",
 )
 NEEDS_PERSON = Exit(
     76,
-    "in doubt, or otherwise in need of a person",
+    "in doubt, or needs a person for another reason",
     "run once",
     batch="some items are in doubt",
     push="a conflict that needs a person",
@@ -114,25 +114,25 @@ NEEDS_PERSON = Exit(
     ack="it needs a decision instead: nightlatch resolve",
     retry="it is in doubt: nightlatch resolve decides",
     resolve="without an outcome: it needs one",
-    approve="it is not as it was looked at, so nothing landed",
+    approve="something changed since the plan was made, so nothing was published",
 )
 NOT_ALLOWED = Exit(
     77,
     "not allowed: at this stage, or from inside a run",
-    run="an effect or a write that the job's stage holds back",
-    once="the run that it is called in holds its writes for an approval",
-    publish="the run that it is called in holds its writes for an approval",
-    push="the run that it is called in holds its writes for an approval",
-    approve="asked for from inside a run",
-    promote="the evidence is missing, or asked for from inside a run",
-    budget="asked for from inside a run",
-    store="remove: asked for from inside a run",
-    unpause="asked for from inside a run",
-    resolve="asked for from inside a run",
-    check="--apply: asked for from inside a run",
-    slots="--from: asked for from inside a run",
-    gate="adopt, forget: asked for from inside a run",
-    lease="raise, release --force: asked for from inside a run",
+    run="an effect or a write was refused: the job's stage holds it back",
+    once="called in a run whose writes wait for an approval",
+    publish="called in a run whose writes wait for an approval",
+    push="called in a run whose writes wait for an approval",
+    approve="not allowed from inside a run",
+    promote="evidence is missing, or it was called from inside a run",
+    budget="not allowed from inside a run",
+    store="remove: not allowed from inside a run",
+    unpause="not allowed from inside a run",
+    resolve="not allowed from inside a run",
+    check="--apply: not allowed from inside a run",
+    slots="--from: not allowed from inside a run",
+    gate="adopt, forget: not allowed from inside a run",
+    lease="raise, release --force: not allowed from inside a run",
 )
 CONFIG = Exit(78, "bad configuration", "run retry check serve tick service")
 CANCELLED = Exit(120, "cancelled", "run")
@@ -147,18 +147,18 @@ LEASE_LOST = Exit(
     publish="the lease is not held any more",
     push="the lease is not held any more",
 )
-TIMED_OUT = Exit(124, "timed out", "run", once="it was not started: its time was over before its intent was recorded")
+TIMED_OUT = Exit(124, "timed out", "run", once="it was not started: it timed out before its intent was recorded")
 OURS = Exit(125, "Nightlatch itself failed", _EVERY)
 NOT_EXECUTABLE = Exit(126, "the command cannot be executed", "run once lock")
 NOT_FOUND = Exit(127, "the command was not found", "run once lock")
 INTERRUPTED = Exit(
-    130, "interrupted by Ctrl-C", "run lock once", batch="after Ctrl-C, when what was in flight has finished"
+    130, "interrupted by Ctrl-C", "run lock once", batch="interrupted by Ctrl-C; items in flight have finished"
 )
 TERMINATED = Exit(
     143,
     "ended by SIGTERM; 128 + N when signal N ended the command",
     "run lock once",
-    batch="ended by a signal, as at a shutdown: items in flight are ended, and failed",
+    batch="ended by a signal, as in a shutdown: items in flight were ended and have failed",
 )
 
 

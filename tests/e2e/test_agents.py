@@ -52,7 +52,7 @@ def test_at_its_timeout_it_is_cancelled_and_the_vendor_says_so(sqlite_url: str, 
     (made,) = vendor.working()
     assert made.look() == managed.CANCELLED and made.cancels
     assert one(sqlite_url, "article")["status"] == "timed-out"
-    assert nightlatch(sqlite_url, "agent", "list").stdout == "no agent is known to be at work\n"
+    assert nightlatch(sqlite_url, "agent", "list").stdout == "no agents are known to be working\n"
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -188,4 +188,4 @@ def test_an_end_that_the_vendor_does_not_confirm_needs_a_person(sqlite_url: str,
     made.work = Work(polls=0)
     ended = nightlatch(sqlite_url, "agent", "cancel", made.id, env=vendor.environment())
     assert ended.returncode == 0 and not vendor.at_work(), ended.stderr
-    assert nightlatch(sqlite_url, "agent", "list").stdout == "no agent is known to be at work\n"
+    assert nightlatch(sqlite_url, "agent", "list").stdout == "no agents are known to be working\n"

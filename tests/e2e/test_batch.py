@@ -166,5 +166,7 @@ def test_where_ledgers_are_apart_a_batch_goes_on_where_it_was_begun(tmp_path, ac
         [NIGHTLATCH[0], "-c", elsewhere], env=environment(store, **env), capture_output=True, text=True
     )
     assert there.returncode == 75
-    assert "was begun by" in there.stderr and "Go on there, or share a store that has the ledger in it" in there.stderr
+    assert (
+        "was begun by" in there.stderr and "Continue there, or share a store that has the ledger in it" in there.stderr
+    )
     assert acts.read_text().split() == ["1"]

@@ -77,7 +77,7 @@ def test_ctrl_c_finishes_what_is_in_flight_and_says_how_to_go_on(sqlite_url, tmp
     until(Path(f"{acts}.begun").exists)
     os.write(terminal, b"\x03")
     shown = b""
-    while b"finishing what is in flight" not in shown:
+    while b"finishing active items" not in shown:
         shown += os.read(terminal, 1000)
     Path(f"{acts}.go").touch()
     while b"go on with what is unfinished" not in shown:
@@ -172,7 +172,7 @@ def test_ctrl_c_twice_ends_what_is_in_flight_too(sqlite_url, tmp_path, acts):
         os.execve(program[0], program, environment(sqlite_url))
     until(Path(f"{acts}.begun").exists)
     shown = b""
-    for said in (b"finishing what is in flight", b"go on with what is unfinished"):
+    for said in (b"finishing active items", b"go on with what is unfinished"):
         os.write(terminal, b"\x03")
         while said not in shown:
             shown += os.read(terminal, 1000)

@@ -94,7 +94,7 @@ def test_a_beginner_writes_a_file_and_it_is_right(home: Home) -> None:
     done = home("check")
     assert done.returncode == 0 and "The file is valid. Start it: nightlatch serve" in done.stdout, done.stderr
     again = home("init")
-    assert again.returncode == 64 and "is there already" in again.stderr
+    assert again.returncode == 64 and "already exists" in again.stderr
 
 
 def test_a_beginner_serves_the_example_and_sees_its_first_run(home: Home) -> None:

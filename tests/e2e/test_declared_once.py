@@ -213,7 +213,7 @@ def main(argv):
 
 def test_a_command_is_one_row_and_one_module(copy):
     (copy.folder / "src/nightlatch/cli/whistle.py").write_text(WHISTLE)
-    copy.add("cli/main.py", '    "key": "print the idempotency', '    "whistle": "whistle a tune",\n')
+    copy.add("cli/main.py", '    "key": "print an idempotency', '    "whistle": "whistle a tune",\n')
     assert copy.command("whistle") == "a tune\n"
     assert " whistle whistle a tune " in " ".join(copy.command("--help").split())
     shown = copy.command("whistle", "--help")

@@ -49,7 +49,7 @@ def test_looking_from_inside_a_run_shows_the_runs_own_store(sqlite_url, state_ho
     script = f"{TOOL} status && {TOOL} runs && {TOOL} show report && {TOOL} audit verify"
     done = nightlatch("", "run", "report", "--store", sqlite_url, "--key", "k", "--", "sh", "-c", script)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("running") >= 3 and "the journal is whole" in done.stdout
+    assert done.stdout.count("running") >= 3 and "the journal is intact" in done.stdout
     assert not state_home.exists()
 
 

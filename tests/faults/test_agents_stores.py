@@ -62,7 +62,7 @@ def test_a_second_machine_goes_on_with_the_agent_of_one_that_died(
     done = second.agent(provider)
     assert done.returncode == 0 and done.stdout == "the answer\n", done.stderr
     assert list(vendor.launches().values()) == [1]
-    assert first("agent", "list").stdout == "no agent is known to be at work\n"
+    assert first("agent", "list").stdout == "no agents are known to be working\n"
     assert "its key is done" in first.agent(provider).stderr
 
 

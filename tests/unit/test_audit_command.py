@@ -17,7 +17,7 @@ def test_audit_says_that_the_journal_is_whole(book, ledger_url, capsys, tmp_path
     log = tmp_path / "runs.log"
     log.write_text(f"ts=1 job=job run={run.id} status=succeeded head={run.anchor}\n\n")
     assert cli(["audit", "verify", "--heads", str(log), "--head", run.anchor, "--store", ledger_url]) == 0
-    assert capsys.readouterr().out == "the journal is whole: 10 entries in 2 chains, 2 kept heads found\n"
+    assert capsys.readouterr().out == "the journal is intact: 10 entries in 2 chains, 2 kept heads found\n"
 
 
 def test_audit_names_what_is_broken_and_exits_1(book, ledger_url, capsys):

@@ -329,7 +329,7 @@ def test_all_mistakes_are_listed_at_once_with_line_nearest_name_and_example() ->
         ("[jobs.x]\ncommand = 'a'\nargs = []", "are those of a Python function"),
         ("[jobs.x]\npython = 'main'", "write module:function"),
         ("[jobs.x]\npython = 'gone.py:main'", "there is no file gone.py"),
-        ("[jobs.x]\npython = 'a:b'\nargs = [2026-11-17]", "write it as a text"),
+        ("[jobs.x]\npython = 'a:b'\nargs = [2026-11-17]", "write it as a string"),
         ("[jobs.x]\npython = 'a:b'\nitems = 'x'", "use command"),
         ("[jobs.x]\ncommand = []", "a list of words"),
         ("[jobs.x]\ncommand = 'a'\nkey = 'k'", 'add items = "posts.jsonl"'),

@@ -81,7 +81,7 @@ def test_a_newcomer_finds_every_file_of_the_runtime_on_the_map():
 
 
 def test_the_way_of_one_run_names_files_that_are_there():
-    picture = (ROOT / "docs" / "architecture.md").read_text().partition("## The way of one run")[2].split("```")[1]
+    picture = (ROOT / "docs" / "architecture.md").read_text().partition("## The life of one run")[2].split("```")[1]
     source = {str(path.relative_to(ROOT / "src" / "nightlatch")) for path in (ROOT / "src").rglob("*.py")}
     named = re.findall(r"[\w/]+\.py", re.sub(r"(\S+/)\{(\w+),(\w+)(?:,(\w+))?\}\.py", _spread, picture))
     assert len(named) > 12

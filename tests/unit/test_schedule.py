@@ -109,7 +109,7 @@ def test_jitter_is_the_same_everywhere_and_spreads_jobs_and_slots() -> None:
         ("0 0 2 * * *", "too many fields"),
         ("61 * * * *", "Bad minute"),
         ("0 0 30 2 *", "Bad day-of-month"),
-        ("0 0 */31 * MON#5", "never will be"),
+        ("0 0 */31 * MON#5", "is never due"),
         ("@reboot", "service install"),
         ("@noon", "@hourly, @daily"),
         ("every", "is empty"),

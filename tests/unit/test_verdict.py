@@ -45,7 +45,7 @@ NIGHTS = [
     (Night(usd=12.0, usual_usd=4.0, weekday="Monday"), "Nothing ran. Nothing needs you.",
      "$12.00 was used, 3.0 × what a usual Monday night takes.", CALM),
     (Night(refused=1, journal_whole=True), "Nothing ran. Nothing needs you.",
-     "One stale write was refused; nothing landed twice. The journal is whole.", CALM),
+     "One stale write was refused; nothing landed twice. The journal is intact.", CALM),
     (Night(refused=2), "Nothing ran. Nothing needs you.", "Two stale writes were refused; nothing landed twice.", CALM),
     (Night(slots=2, slots_ran=2, journal_whole=False, journal_broken_at="entry 812 of articles"),
      "The journal is broken at entry 812 of articles. All 2 slots ran. Nothing needs you.", "", ALARM),

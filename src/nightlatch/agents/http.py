@@ -62,7 +62,7 @@ class VendorClient:
         self._path, self._headers, self._timeout = (slash + path).rstrip("/"), headers, timeout
         for name, text in headers.items():
             if not text.isprintable() or not text.isascii():
-                raise UsageError(f"the key for {host} cannot be sent as {name}: it holds a line break or the like")
+                raise UsageError(f"the key for {host} cannot be sent as {name}: it is not plain ASCII text")
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
         words = "&".join(f"{quoted(name)}={quoted(text)}" for name, text in (query or {}).items())
@@ -176,7 +176,7 @@ class _Received:
         while end not in found:
             more = self.more()
             if not more or len(found) > most:
-                raise ValueError("its reply is cut, or not HTTP")
+                raise ValueError("its reply was cut off, or is not HTTP")
             found += more
         found, _, self._rest = found.partition(end)
         return found

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from ..observe.reader import StoreReader
 
 _PURPOSE = """\
-Say that you have seen a run that failed: it needs you no longer, and `nightlatch` shows it among what is done.
+Mark a failed run as seen: `nightlatch` then lists it under done, no longer under what needs you.
 
 Nothing else changes: its key is not done, and the next start makes the next attempt; if that fails too, it needs you
-again. The journal records your name. What is in doubt or needs attention cannot be cleared so: nightlatch resolve."""
+again. The journal records your name. For a run that is in doubt or needs attention, use `nightlatch resolve`."""
 
 _EXAMPLES = """\
   nightlatch ack 7k3f
@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
         if args.json:
             print_json(facts(run, run.status))
         else:
-            print(f"{title(run)}, which is {run.status}, needs you no longer")
+            print(f"{title(run)}, which is {run.status}, no longer needs you")
     if not runs and not args.json:
         print("no failed run needs you")
     return 0
@@ -63,7 +63,7 @@ def _named(reader: StoreReader, text: str) -> RunRow:
     status = reader.status(run)
     if status in NEEDS_DECISION:
         decide = advice.command("resolve", run.id)
-        raise InDoubt(f"{title(run)} is {status}: it needs a decision, not only to be seen. Look, then: {decide}")
+        raise InDoubt(f"{title(run)} is {status}: it needs a decision, not only a look. Check it, then: {decide}")
     if not _may_be_cleared(reader, run):
         raise UsageError(f"{title(run)} is {status}: it does not need you, so there is nothing to clear")
     return run

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from .arguments import Namespace
 
 _PURPOSE = """\
-Agents that work at a vendor: launched once, watched from here, and really cancelled.
+Run agents that a vendor hosts: launched once, watched from here, and really cancelled.
 
-run       launch one as the run NAME: with a key, a timeout and a budget, as `nightlatch run` has them. The launch is
-          an effect: if its reply is lost it is found again, or in doubt (76) and never repeated unasked. However the
-          run ends, the agent is cancelled, and the vendor is seen to say so
-list      agents that were not seen to end, whose run, since when, and what they used; with --all the newest of all,
-          with --provider those at the vendor too that carry our label and that no run here knows
-show      one agent, as the ledger and its vendor have it now
-cancel    end one by its handle, and wait until the vendor says so
-attach    RUN HANDLE: the launch of a run in doubt was this agent. Its next start goes on with it
+run       launch an agent as the run NAME, with a key, a timeout and a budget, as in `nightlatch run`. The launch is an
+          effect: if its reply is lost, the agent is looked up at the vendor, or the launch is in doubt (76); it is not
+          repeated unless you say so. If the run is ended early, the agent is cancelled, and the vendor must confirm it
+list      agents that have not ended as far as we know: their run, start and usage. With --all also those that ended;
+          with --provider also agents at the vendor that carry our label but belong to no run here
+show      one agent, as the ledger and its vendor show it now
+cancel    end one by its handle, and wait until the vendor confirms it
+attach    RUN HANDLE: say that the launch in doubt of RUN created this agent. Its next start continues with it
 
-The key of the vendor comes from the environment: ANTHROPIC_API_KEY, GEMINI_API_KEY, OPENAI_API_KEY. See docs/agents.md
-for adapters of your own, in Python or as commands in any language."""
+The vendor's API key comes from the environment: ANTHROPIC_API_KEY, GEMINI_API_KEY, OPENAI_API_KEY. docs/agents.md
+shows how to write an adapter, in Python or as commands in any language."""
 
 _EXAMPLES = """\
   nightlatch agent run article --provider google --agent antigravity-preview-09-2026 --input @prompt.md \\
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("verb", choices=_VERBS, metavar="VERB", help=", ".join(_VERBS))
     parser.add_argument("names", metavar="NAME", nargs="*", help="run: the job; attach: RUN HANDLE; else the HANDLE")
     add_ask(parser)
-    parser.add_argument("--all", action="store_true", help="list: those that ended too")
+    parser.add_argument("--all", action="store_true", help="list: also agents that have ended")
     parser.add_argument("--json", action="store_true", help="list, show: print JSON")
     parser.add_options(OPTIONS.values())
     add_common(parser)

@@ -12,10 +12,10 @@ def add_ask(parser: Parser) -> None:
     parser.add_argument(
         "--provider", metavar="P", help="anthropic, google, openai, command, or your adapter: package.module:Name"
     )
-    parser.add_argument("--agent", metavar="ID", help="the agent, by its vendor's name; of openai a model")
-    parser.add_argument("--input", metavar="TEXT", help="what the agent shall do; @FILE is the content of a file")
-    parser.add_argument("--set", metavar="FIELD=VALUE", action="append", help="a field of the vendor's launch request, "
-                        "a dot goes into a table; or every, deadline, priced_as (repeat)")  # fmt: skip
+    parser.add_argument("--agent", metavar="ID", help="the agent, as the vendor names it; for openai a model")
+    parser.add_argument("--input", metavar="TEXT", help="the agent's instructions; @FILE reads them from a file")
+    parser.add_argument("--set", metavar="FIELD=VALUE", action="append", help="set a field of the vendor's launch "
+                        "request (a dot for a nested one), or every, deadline, priced_as; may be repeated")  # fmt: skip
     parser.add_argument("--waits", metavar="TIME", help="how long the agent may wait for a person (default 0s)")
 
 
@@ -27,7 +27,7 @@ def target(args: Namespace) -> Command:
     from ..errors import UsageError
 
     if not args.provider or args.input is None:
-        raise UsageError("name the vendor and what the agent shall do: --provider P --agent ID --input TEXT")
+        raise UsageError("name the vendor, the agent and its instructions: --provider P --agent ID --input TEXT")
     fields = read_fields(args.set) | ({"waits": args.waits} if args.waits else {})
     text, shown = _content(args.input)
     asked = AgentRequest(provider=args.provider, agent=args.agent or "", input=text, fields=fields).check()
@@ -45,5 +45,5 @@ def _content(given: str) -> tuple[str, str]:
         with open(given[1:], encoding="utf-8") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--input {given}: the file cannot be read ({error}). @@ begins a text with @") from None
+        raise UsageError(f"--input {given}: the file cannot be read ({error}). Write @@ for a plain @") from None
     return text, f"{given} (sha256 {sha256(text.encode()).hexdigest()[:12]})"

@@ -51,7 +51,7 @@ def list_agents(args: Namespace) -> int:
         for line in screen.columns([_cells(one) for one in shown], elastic=(1,)):
             print(line)
         if not shown:
-            print("no agent is known to be at work")
+            print("no agents are known to be working")
     if args.provider:
         _strangers(reader, args)
     return 0
@@ -70,7 +70,7 @@ def _strangers(reader: StoreReader, args: Namespace) -> None:
     """Agents at the vendor that carry our label and that no run here knows."""
     every = can(providers.load(args.provider, {}), "every") if args.provider != "command" else None
     if every is None:
-        print(f"nightlatch: nothing lists what works at {args.provider}", file=sys.stderr)
+        print(f"nightlatch: {args.provider} has no list of its agents", file=sys.stderr)
         return
     since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.wall() - _LISTED))
     try:
@@ -139,18 +139,21 @@ def attach(args: Namespace) -> int:
     known = [one for status in (IN_DOUBT, BEGUN) for one in reader.ledger.effects.every(status, run.job)]
     found = [one.key for one in known if one.key.startswith(begins)]
     if len(found) != 1:
-        which = f"{len(found)} launches are: add --key KEY" if found else "no launch of it is"
-        raise UsageError(f"{title(run)} is to have one launch in doubt, and {which}")
+        raise UsageError(
+            f"{title(run)} has {len(found)} launches in doubt: add --key KEY"
+            if found
+            else f"{title(run)} has no launch in doubt, so there is nothing to attach"
+        )
     resolve(found[0], "done", by=current_user(), scope=run.job, store=reader.url, wait=5.0, result=json.dumps(handle))
     if reader.status(run) in NEEDS_DECISION:
         decide.resolve(run, decide.AGAIN, current_user(), ledger=open_for(reader.url), store=reader.store, wait=5.0)
-    print(f"{title(run)} goes on with the agent {printable(handle)} when it is started again")
+    print(f"{title(run)} continues with the agent {printable(handle)} when it is started again")
     return 0
 
 
 def _adapter(row: AgentRow | None, handle: str, args: Namespace) -> Adapter:
     if row is None and not args.provider:
-        raise UsageError(f"no run here knows the agent {printable(handle)}: name its vendor, --provider P")
+        raise UsageError(f"the agent {printable(handle)} belongs to no run here: name its vendor, --provider P")
     return providers.load(row.provider if row else args.provider, json.loads(row.fields or "{}") if row else {})
 
 

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from ..observe.alerts.settings import AlertSettings
 
 _PURPOSE = """\
-List the alerts that were sent, or wait to be sent, the newest first. [alerts] and [jobs.NAME.alerts] in nightlatch.toml
-say which alerts are sent, and where.
+List the alerts that were sent or are waiting to be sent, the newest first. [alerts] and [jobs.NAME.alerts] in
+nightlatch.toml say which alerts are sent, and where.
 
 `alerts test` sends a test message by every transport, or by the one you name, and reports the result.
-`alerts send` sends what waits, and exits when nothing does; `serve`, `tick` and finished runs do that by themselves."""
+`alerts send` sends the waiting alerts and exits; `serve`, `tick` and finished runs do that automatically."""
 
 _EXAMPLES = """\
   nightlatch alerts
@@ -42,12 +42,12 @@ _EXAMPLES = """\
 def main(argv: list[str]) -> int:
     parser = Parser("alerts", _PURPOSE, _EXAMPLES)
     parser.usage = "nightlatch alerts [test [TRANSPORT] | send] [options]"
-    parser.add_argument("what", metavar="WHAT", nargs="?", help="test, send, or nothing: list them")
-    parser.add_argument("transport", metavar="TRANSPORT", nargs="?", help="to test only this one")
+    parser.add_argument("what", metavar="WHAT", nargs="?", help="test or send; omit it to list the alerts")
+    parser.add_argument("transport", metavar="TRANSPORT", nargs="?", help="test only this one")
     parser.add_argument("--since", metavar="TIME", default="7d", help="how far to look back (default 7d)")
     parser.add_argument("--limit", metavar="N", type=int, default=50, help="at most N alerts (default 50)")
-    parser.add_argument("--follow", action="store_true", help="send: until standard input is closed")
-    parser.add_argument("--json", action="store_true", help="one JSON object an alert")
+    parser.add_argument("--follow", action="store_true", help="send: keep sending until standard input is closed")
+    parser.add_argument("--json", action="store_true", help="one JSON object per alert")
     args = parser.parse_args(argv)
     if args.what == "test":
         return _test(args.transport)

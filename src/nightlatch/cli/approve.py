@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from ..observe.reader import StoreReader
 
 _PURPOSE = """\
-Approve what a supervised job holds back: publish what a run has made, or start a run that waits for approval.
+Approve what a supervised job holds back: publish the result of a run, or start a run that waits for approval.
 
 It shows the job's stage, what the run has cost, what would be published where, and for a branch a summary of the
-change (--diff: all of it), and asks. If you agree, exactly that is published from the run's workspace: the command is
-not run again. If a target was written to meanwhile, the job was edited, or the workspace has changed, nothing is
-published, and the run needs attention. To refuse it: nightlatch cancel RUN.
+change (--diff: the whole change), and asks you. If you agree, exactly that is published from the run's workspace; the
+command is not run again. If another run has written to a target, or the job or the workspace has changed since,
+nothing is published, and the run needs attention. To reject it: nightlatch cancel RUN.
 
-An approval that was killed half way is completed by the next `approve`, `serve`, `tick`, or start of the run's key."""
+If `approve` is killed halfway, the next `approve`, `serve`, `tick` or start of the run's key completes it."""
 
 _EXAMPLES = """\
   nightlatch approve articles
@@ -46,10 +46,10 @@ _EXAMPLES = """\
 
 def main(argv: list[str]) -> int:
     parser = Parser("approve", _PURPOSE, _EXAMPLES)
-    parser.add_argument("what", metavar="RUN|JOB", help="the run, or the job whose run waits")
-    parser.add_argument("--diff", action="store_true", help="show all that a commit changes")
-    parser.add_argument("--yes", action="store_true", help="do not ask: for scripts")
-    parser.add_argument("--json", action="store_true", help="print the run as JSON, as it ended")
+    parser.add_argument("what", metavar="RUN|JOB", help="the run, or the job whose run is waiting")
+    parser.add_argument("--diff", action="store_true", help="show the whole change, not a summary")
+    parser.add_argument("--yes", action="store_true", help="do not ask (for scripts)")
+    parser.add_argument("--json", action="store_true", help="print the finished run as JSON")
     args = parser.parse_args(argv)
     reader = open_reader(args.store)
     run = plans.waiting(reader, args.what)
@@ -60,12 +60,12 @@ def main(argv: list[str]) -> int:
     job = for_run(run)
     if job is None:
         raise UsageError(
-            f"there is no job {printable(run.job)} in the nightlatch.toml that counts here: name its file with --config"
+            f"there is no job {printable(run.job)} in the nightlatch.toml in use here: name its file with --config"
         )
     if not args.json:
         _show(reader, run, job, whole=args.diff)
     if run.held is not None and not args.yes and not _agrees():
-        print(f"nothing was published. Refuse it: {advice.command('cancel', run.id)}")
+        print(f"nothing was published. To reject it: {advice.command('cancel', run.id)}")
         return 0
     return _approve(reader, run, job, args.json)
 
@@ -76,7 +76,7 @@ def _show(reader: StoreReader, run: RunRow, job: Job, *, whole: bool) -> None:
     print(f"{title(run)} ({printable(run.key)}), stage {stage}" + (f", used {used}" if used else ""))
     writes = plans.writes(reader, run)
     if not writes:
-        print(f"  it is not begun. It would run: {printable(job.target.shown)}")
+        print(f"  it has not started. It would run: {printable(job.target.shown)}")
     for write in writes:
         if not write.commit:
             print(f"  {printable(write.source)} ({_bytes(write.size)}) → {printable(write.target)}")
@@ -101,7 +101,7 @@ def _bytes(size: int) -> str:
 def _agrees() -> bool:
     if not sys.stdin.isatty():
         raise UsageError("no terminal to ask on: look at it, then approve it with --yes")
-    print("Let it happen? [y/N] ", end="", flush=True)
+    print("Approve it? [y/N] ", end="", flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 

@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from ..ledger.audit import AuditResult
 
 _PURPOSE = """\
-Is the journal whole?
+Check that nobody has tampered with the journal.
 
-verify   read every entry, and name the first of each chain that was changed, removed or moved, and
-         every run, attempt, usage, item and effect whose row is not what its entries say. The owner of
-         the database could rewrite a chain as a whole: give heads that were kept elsewhere, and that is
-         found too, and so are a tail that is missing and a prune that nobody did. Best are whole log
-         lines: their time tells what a prune may have removed.
-head     print the head of every job's chain: keep it where the journal's owner cannot reach it. The
-         log line of a finished run has one too (head=…).
+verify   read every entry; report the first entry of each chain that was changed, removed or moved, and every run,
+         attempt, usage, item and effect that differs from its entries. The owner of the database could rewrite a
+         whole chain: pass heads (a chain's last hash) that you kept elsewhere, and this is found too, as are a
+         missing tail and a forged prune. Whole log lines are best: their time shows what a prune was allowed to
+         remove.
+head     print the head of every job's chain; keep it where the journal's owner cannot change it. The log line of
+         a finished run has one too (head=…).
 
-What was pruned before its time ($NIGHTLATCH_KEEP, else 90d) has to be behind one of the heads: after
-`nightlatch prune --keep` keep a new one."""
+If you prune earlier than $NIGHTLATCH_KEEP (90d), as with `nightlatch prune --keep`, keep a new head afterwards:
+verify accepts such a prune only if a head is newer."""
 
 _EXAMPLES = """\
   nightlatch audit verify
@@ -35,8 +35,10 @@ def main(argv: list[str]) -> int:
     parser = Parser("audit", _PURPOSE, _EXAMPLES)
     parser.usage = "nightlatch audit verify|head [options]"
     parser.add_argument("action", metavar="verify|head", choices=("verify", "head"), help="what to do")
-    parser.add_argument("--head", metavar="HEAD", action="append", help="a head that was kept elsewhere (any number)")
-    parser.add_argument("--heads", metavar="FILE", help="a file with heads, one a line; or log lines with head=…")
+    parser.add_argument(
+        "--head", metavar="HEAD", action="append", help="a head that was kept elsewhere; may be repeated"
+    )
+    parser.add_argument("--heads", metavar="FILE", help="a file with one head per line, or with log lines (head=…)")
     parser.add_argument("--json", action="store_true", help="one JSON object (verify), JSON Lines (head)")
     args = parser.parse_args(argv)
     from .reading import open_reader
@@ -48,7 +50,7 @@ def main(argv: list[str]) -> int:
         kept = [*args.head, *(_kept(args.heads) if args.heads else [])]
         return _verify(ledger.verify(kept, keep_seconds()), args.json)
     if args.head or args.heads:
-        raise UsageError("heads are compared by `nightlatch audit verify`")
+        raise UsageError("--head and --heads are for `nightlatch audit verify`")
     return _print_heads(ledger.heads(), args.json)
 
 
@@ -71,7 +73,7 @@ def _verify(verdict: AuditResult, as_json: bool) -> int:
     if verdict.breaks:
         raise _JournalBroken(
             f"the journal is broken: {len(verdict.breaks)} of its {verdict.chains} chains. What is before the entries "
-            f"named above is whole; compare what follows, and the rows, with the runs' logs and with a backup"
+            f"named above is intact; compare what follows, and the rows, with the runs' logs and with a backup"
         )
     if verdict.unproven:
         raise _JournalBroken(
@@ -80,7 +82,7 @@ def _verify(verdict: AuditResult, as_json: bool) -> int:
         )
     heads = f", {verdict.compared} kept heads found" if verdict.compared else ""
     behind = f", {verdict.behind} older than what retention has left" if verdict.behind else ""
-    print(f"the journal is whole: {verdict.entries} entries in {verdict.chains} chains{heads}{behind}")
+    print(f"the journal is intact: {verdict.entries} entries in {verdict.chains} chains{heads}{behind}")
     return 0
 
 

@@ -23,25 +23,24 @@ if TYPE_CHECKING:
 OPTIONS = options.rows(Batch, BATCH)
 
 _PURPOSE = """\
-Run a command for each item, and only for those that are unfinished: an xargs that can be run again.
+Run a command for each item that is not done yet: an xargs that you can safely run again.
 
 ITEMS is a file of JSON lines (.jsonl), CSV (.csv; names in its first line) or plain lines, or - for standard
 input (read to its end first). In CMD, {field} becomes the item's field and {} the item as a whole; each word
-stays one word, and no shell sees it without --shell. The item also comes as JSON on standard input
-and in NIGHTLATCH_ITEM, its key in NIGHTLATCH_KEY, and NIGHTLATCH_IDEMPOTENCY_KEY is for an API that knows one.
+stays one word, and without --shell no shell is involved. The command also gets the item as JSON on standard input
+and in NIGHTLATCH_ITEM, its key in NIGHTLATCH_KEY, and in NIGHTLATCH_IDEMPOTENCY_KEY a key for APIs that accept one.
 
-An item is known by its key in the scope of NAME. Exit code 0 means done, for good, even if items are reordered,
-added or removed. Any other exit means failed, and it is tried again by --retries and by the next start; but
-codes 64 to 78 without 69 and 75 mean that the failure is permanent (`nightlatch fail` picks one): such an item
-is set aside until --retry-failed or `nightlatch resolve KEY again --batch NAME`. An item whose command exits
-76, as `nightlatch once` does, is in doubt: the next start runs its command again. Items that were killed from
-outside (SIGKILL), alone or with the whole batch, follow --lost: doubt (they wait for `nightlatch resolve`) or
-again. A key that occurs twice is done once. When most of the last ten items failed in the same way, the batch
-pauses, unless --max-failures sets another limit.
+An item is identified by its key within NAME, so items may be reordered, added or removed. Exit code 0 means done,
+for good. Any other code means failed: --retries and the next start try the item again. Codes 64 to 78, except 69
+and 75, mean a permanent failure (`nightlatch fail` picks one): the item is set aside until --retry-failed or
+`nightlatch resolve KEY again --batch NAME`. Code 76, which `nightlatch once` uses, means in doubt: the next start
+runs the command again. --lost decides about items that were killed from outside (SIGKILL), alone or with the whole
+batch: doubt (they need `nightlatch resolve`) or again. A key that occurs twice is done once. If most of the last
+ten items failed in the same way, the batch pauses, unless --max-failures sets another limit.
 
-With --publish an item runs in a fresh folder, and is done when its result has landed, through a gate: after a
-crash what was published is found and not published again. --budget ends an item (usd/item=0.1) or the whole
-batch (usd=5, usd/day=10) when it has used more than that."""
+With --publish an item runs in a fresh folder, and is done when its result has been published through a gate; after
+a crash, a published result is recognised and not published again. --budget ends an item (usd/item=0.1) or the whole
+batch (usd=5, usd/day=10) when it exceeds its cap."""
 
 _EXAMPLES = """\
   nightlatch batch posts posts.jsonl --key '{site}/{slug}' -j 4 --timeout 5m -- ./write-post {slug}
@@ -63,15 +62,19 @@ def main(argv: list[str]) -> int:
     parser = Parser("batch", _PURPOSE, _EXAMPLES)
     parser.usage = "nightlatch batch NAME ITEMS --key TEMPLATE [options] -- CMD … | --provider P --input TEXT"
     parser.add_argument(
-        "name", metavar="NAME", help="the batch: its items are known under this name, and one start runs at a time"
+        "name",
+        metavar="NAME",
+        help="the batch: its items are recorded under this name, and only one start of it runs at a time",
     )
     parser.add_argument("items", metavar="ITEMS", help="a file, or - for standard input")
     parser.add_options(OPTIONS.values())
     add_ask(parser)
-    parser.add_argument("-j", metavar="N", type=int, help="as --jobs")
+    parser.add_argument("-j", metavar="N", type=int, help="same as --jobs")
     parser.add_argument("--quiet", action="store_true", help=verdict_line.QUIET)
     parser.add_argument("--dry-run", action="store_true", help="show what would be done; claim and start nothing")
-    parser.add_argument("--json", action="store_true", help="print summary or plan as JSON; what items print on stderr")
+    parser.add_argument(
+        "--json", action="store_true", help="print the summary or plan as JSON; items' output goes to stderr"
+    )
     args = parser.parse_args(ours)
     check_name(args.name)
     batch = _batch(args, words, argv)

@@ -13,8 +13,8 @@ from .reading import open_reader
 _PURPOSE = """\
 Set the budget of a run, from any machine that shares its ledger.
 
-The supervisor of an active run reads it within seconds, and allows calls again that the old budget refused. Units that
-you do not name keep their caps. Later attempts of the run use it too; the job keeps its own budget."""
+An active run gets the new budget within seconds; calls that the old budget refused are then allowed. Units that you do
+not name keep their caps. Later attempts of the run use the new budget too; the job's own budget does not change."""
 
 _EXAMPLES = """\
   nightlatch budget 7k3f usd=4
@@ -24,7 +24,7 @@ _EXAMPLES = """\
 def main(argv: list[str]) -> int:
     parser = Parser("budget", _PURPOSE, _EXAMPLES)
     parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id")
-    parser.add_argument("caps", metavar="CAP", nargs="+", help="as in usd=4 or tokens/day=500000")
+    parser.add_argument("caps", metavar="CAP", nargs="+", help="the new cap, as in usd=4 or tokens/day=500000")
     args = parser.parse_args(argv)
     caps = budget.parse(",".join(args.caps))
     reader = open_reader(args.store)

@@ -15,10 +15,10 @@ from .json_out import print_json
 _PURPOSE = """\
 End a run, from any machine that shares its ledger.
 
-A run that has not begun, or that waits for its next try or for an approval, is cancelled at once: what waits for an
-approval is then never published. The supervisor of a running one finds the request within seconds, ends the command
-after its grace time (--grace, 10s by default), and exits with 120. The key is not done: the next start makes another
-attempt. Asking twice changes nothing."""
+A run that has not begun, or that waits for its next try or for an approval, is cancelled at once; a result that waits
+for approval is then never published. The supervisor of an active run sees the request within seconds, sends the command
+SIGTERM, kills it after its grace time (--grace, 10s by default), and exits with 120. The key is not done: the next
+start makes another attempt. Cancelling twice changes nothing."""
 
 _EXAMPLES = """\
   nightlatch cancel 7k3f

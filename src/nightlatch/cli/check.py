@@ -40,16 +40,15 @@ if TYPE_CHECKING:
     from ..core.job import Job
 
 _PURPOSE = """\
-Check nightlatch.toml: print all its mistakes, each with its line (exit code 78), and look whether its store answers (69
-if it does not). If there is no mistake, print for each job when it is due next, and around the next change of clocks;
-whether its program is found with the PATH of the service; which machines may run it; and what happens to its slots
-while this machine sleeps.
+Check nightlatch.toml: print every mistake with its line number (exit code 78), and check that its store can be reached
+(69 if not). If the file is valid, print for each job when it is due next, and around the next change of clocks; whether
+its program is found with the PATH of the service; which machines may run it; and what happens to its slots while this
+machine sleeps.
 
---asleep plays the slots of the next 30 days through the rules of the scheduler, as if this machine slept at those hours
-of every day and every run succeeded at once.
+--asleep simulates the next 30 days, as if this machine slept at those hours every day and every run succeeded at once.
 
---apply: where machines share a store, this file's jobs replace what another machine's newer file says. The others then
-start none of these jobs until they have the same file."""
+--apply: where machines share a store, put this file's jobs into force even if another machine has a newer file. The
+other machines then start none of these jobs until they have the same file."""
 
 _EXAMPLES = """\
   nightlatch check
@@ -93,9 +92,9 @@ class Checked:
 def main(argv: list[str]) -> int:
     parser = Parser("check", _PURPOSE, _EXAMPLES)
     parser.add_argument(
-        "--asleep", metavar="HOURS", help="play the next 30 days with this machine asleep at 23:00-07:00"
+        "--asleep", metavar="HOURS", help="simulate the next 30 days with this machine asleep, as in 23:00-07:00"
     )
-    parser.add_argument("--apply", action="store_true", help="let the jobs as this file has them come into force")
+    parser.add_argument("--apply", action="store_true", help="put this file's jobs into force on all machines")
     parser.add_argument("--json", action="store_true", help="one JSON object a job")
     args = parser.parse_args(argv)
     config = load(place.require())
@@ -193,8 +192,8 @@ def _show(config: Config, found: list[Checked], store: str | None, *, valid: boo
     if url.ledger_of(where) == url.OF_EACH_MACHINE and (together := of_all_jobs(config.path)):
         caps = ",".join(map(str, together))
         print(
-            f"budget {caps} for all jobs together: counted on each machine alone, since each has a ledger of its own "
-            f"with this store. A job's own day and month count on all machines"
+            f"budget {caps} for all jobs together: counted on each machine separately, since with this store each has "
+            f"its own ledger. A job's own daily and monthly caps count across machines"
         )
     for one in found:
         print("\n" + screen.paint(printable(one.job.name), screen.BOLD) + printable(f"  {one.job.target.shown[:200]}"))

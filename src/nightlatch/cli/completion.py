@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _PURPOSE = """\
 Print a script that completes commands, options and their values, jobs, runs and leases in your shell. It asks
-`nightlatch` each time, so it knows what is there now.
+`nightlatch` each time, so it is always up to date.
 
 bash    in ~/.bashrc:                    eval "$(nightlatch completion bash)"
 zsh     in ~/.zshrc, after compinit:     eval "$(nightlatch completion zsh)"

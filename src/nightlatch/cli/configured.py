@@ -30,9 +30,7 @@ def configured(file: str, name: str, given: Mapping[str, object]) -> Job:
     """The job of that name in a file, with the command line's flags over the file's settings."""
     job = load(file).job(name)
     if isinstance(job.target, Each) and (other := [field for field in given if field not in _OF_EVERY_START]):
-        raise BadOption(
-            f"{as_flag(other[0])}: {name} is a batch, whose items have that from the file: {file}", other[0]
-        )
+        raise BadOption(f"{as_flag(other[0])}: {name} is a batch: set that in {file}", other[0])
     read = options.read(Job, _from_here(given), RUN, as_flag)
     slot, tz = read.pop("slot", ""), read.pop("tz", job.tz)
     if {row.name for row in options.rows(Job, RUN).values() if row.defines} & read.keys():

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 _started: list[subprocess.Popen[Any]] = []
 
 _PURPOSE = """\
-The whole story in a few seconds, with real processes: a worker is frozen just before its write,
-another takes over and writes, the first one thaws and writes too. Once with a lock alone, where the
-stale write lands; once through a gate, where it is refused. Then a holder is killed with kill -9, and
-its orphans are gone before the next one gets the lease.
+Show in a few seconds, with real processes, what a gate does: a worker is frozen just before its write, another
+takes over and writes, the first one thaws and writes too. With a lock alone the stale write lands; through a gate
+it is refused. Then a lease holder is killed with kill -9, and its orphans are gone before the next one gets the
+lease.
 
-Uses a temporary store and leaves nothing behind."""
+It uses a temporary store and leaves nothing behind."""
 
 # What both workers do. The lease is checked right before the write, as careful people do.
 _WORKER = """
@@ -67,8 +67,10 @@ def _pages(*, browse: bool) -> int:
 
 def main(argv: list[str]) -> int:
     parser = Parser("demo", _PURPOSE, "  nightlatch demo\n  nightlatch demo --pages")
-    parser.add_argument("--pages", action="store_true", help="instead: one made-up night, shown in the browser")
-    parser.add_argument("--print", action="store_true", help="with --pages: print the address, and open no browser")
+    parser.add_argument("--pages", action="store_true", help="show a made-up night in the browser instead")
+    parser.add_argument(
+        "--print", action="store_true", help="with --pages: print the address instead of opening a browser"
+    )
     args = parser.parse_args(argv)
     if args.pages:
         return _pages(browse=not args.print)

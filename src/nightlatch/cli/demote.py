@@ -9,7 +9,7 @@ from .json_out import print_json
 from .stage_change import change, meaning, named_job
 
 _PURPOSE = """\
-One stage down: from unattended to supervised, from supervised to manual. Its clean runs in this stage no longer
+Move a job one stage down: from unattended to supervised, or from supervised to manual. Its clean runs so far no longer
 count. A job is demoted automatically after a run in doubt, and when it has stalled or exceeded its own budget twice
 in a row."""
 

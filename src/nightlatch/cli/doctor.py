@@ -27,12 +27,12 @@ Check this machine and the store: durability, file system, clock, schema, permis
 
 Each finding is one line; if something is wrong, it says what to do.
 
---prove tries the promises, with real processes, in about twenty seconds: a holder of a lease is frozen just before its
-writes to this store and to each TARGET, another takes over and writes, the first one thaws and writes too, and must
-be refused. Then a holder is killed with kill -9, and its processes must be gone before the next one gets the lease.
-It says what was refused, how long each takeover took, and by what this machine can prove that processes are gone.
-It uses separate names and places beside yours (a file or folder .nightlatch-prove-…, a table, a branch, an object)
-and removes them, also when it is interrupted. TARGET: a file, a folder/, sqlite:///FILE#NAME, postgresql://…#NAME,
+--prove tests the promises with real processes, in about twenty seconds. It freezes a lease holder just before it
+writes to this store and to each TARGET; another takes over and writes; the first one thaws and writes too, and must
+be refused. Then it kills a holder with kill -9; its processes must be gone before the next one gets the lease. It
+reports what was refused, how long each takeover took, and how this machine can prove that processes are gone. It
+works on temporary things next to yours (a file or folder .nightlatch-prove-…, a table, a branch, an object) and
+removes them, even if it is interrupted. TARGET: a file, a folder/, sqlite:///FILE#NAME, postgresql://…#NAME,
 git+URL#BRANCH, s3://bucket/key."""
 
 _EXAMPLES = """\
@@ -45,8 +45,8 @@ _EXAMPLES = """\
 def main(argv: list[str]) -> int:
     parser = Parser("doctor", _PURPOSE, _EXAMPLES)
     parser.add_argument("targets", metavar="TARGET", nargs="*", help="--prove: a path, or the URL of a gate")
-    parser.add_argument("--prove", action="store_true", help="try the promises on this store and these targets")
-    parser.add_argument("--json", action="store_true", help="one JSON object a finding; with --prove one for all")
+    parser.add_argument("--prove", action="store_true", help="test the promises on this store and these targets")
+    parser.add_argument("--json", action="store_true", help="one JSON object per finding; with --prove one for all")
     args = parser.parse_args(argv)
     if args.targets and not args.prove:
         raise UsageError("targets are for --prove: nightlatch doctor --prove TARGET …")

@@ -12,12 +12,12 @@ from ..system import clock
 from .arguments import Parser
 
 _PURPOSE = """\
-Inside a run or a batch's item: say why it failed, and whether trying again may help. It exits with the code
-that says so (75 try again, 70 permanent), for the script to pass on; --retries and the next start go by it.
+Inside a run or a batch's item: say why it failed, and whether trying again may help. It exits with 75 (try again) or
+70 (permanent failure); let your script exit with that code, since --retries and the next start depend on it.
 
-Without --http it is worth another try unless --permanent says otherwise. With --http these codes are worth another
-try: 408, 425, 429, 5xx (except 501 and 505) and 000 (curl got no answer); others are not. --retry-after is always
-honoured in full; a batch starts no other item before then, since the server means all of its clients."""
+Without --http the failure counts as temporary, unless you add --permanent. With --http these codes count as temporary:
+408, 425, 429, 5xx (except 501 and 505) and 000 (curl got no reply); all others are permanent. --retry-after is always
+honoured in full; until then a batch starts no other item either."""
 
 _EXAMPLES = """\
   ./post "$1" || exec nightlatch fail "the post was refused" --permanent
@@ -30,9 +30,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("reason", metavar="REASON", nargs="?", default="")
     parser.add_argument("--http", metavar="STATUS", type=int, help="the HTTP status it failed with")
     parser.add_argument(
-        "--retry-after", metavar="TIME", default="", empty=True, help="seconds or a date, as the header has it"
+        "--retry-after", metavar="TIME", default="", empty=True, help="seconds or a date, as in the HTTP header"
     )
-    parser.add_argument("--permanent", action="store_true", help="trying again is in vain")
+    parser.add_argument("--permanent", action="store_true", help="the failure is permanent: do not try again")
     args = parser.parse_args(argv)
     if args.http and not 300 <= args.http <= 599:
         raise UsageError(f"--http {args.http} is not a failure: use 300 to 599, or 000 if no answer came")

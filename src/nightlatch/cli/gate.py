@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from .arguments import Namespace
 
 _PURPOSE = """\
-Look at what keeps stale holders from a write target: a path on this machine, a URL, or the gate of a
-database (postgresql://user@host/database#articles, sqlite:////path/to/file#articles).
+Inspect and manage the gate that keeps stale holders from writing to TARGET: a path on this machine, a URL, or the
+gate of a database (postgresql://user@host/database#articles, sqlite:////path/to/file#articles).
 
-show      the marks at the target, what was refused, and which tables have triggers
-adopt     make the marks of another store this store's, when this store replaces it for good. Holders of
-          the other store are refused from then on; see first that none of them still works
-forget    take the gate off the list that every holder of --lease NAME seals, when it is gone for good: one
-          that cannot be sealed means no lease
-install   put triggers on tables of a database: SQL that comes without the newest holder's token fails
-          there, from psql and the sqlite3 shell too
-remove    take them off again: from the --table named, else from all. The marks stay
-install-hook  TARGET is a bare git repository: a push to --branch B that does not bring its fence along is
-          refused there, from every client. Optional: `nightlatch push` needs no hook"""
+show      show the target's marks (each lease's newest token), refused writes, and tables with triggers
+adopt     hand the gate over to this store, when it replaces another store for good. Holders of the other store are
+          refused from then on; first make sure that none of them is still working
+forget    remove a target that is gone for good from the gates that each holder of --lease NAME seals; if one cannot
+          be sealed, nobody gets the lease
+install   put triggers on tables of a database: SQL without the newest holder's token then fails there, also from
+          psql and the sqlite3 shell
+remove    remove the triggers: from each --table, or from all tables. The marks stay
+install-hook  TARGET is a bare git repository: it then refuses pushes to --branch B that do not move the fence too,
+          from every client. Optional: `nightlatch push` needs no hook"""
 
 _EXAMPLES = """\
   nightlatch gate show /srv/www/report.html
@@ -54,10 +54,14 @@ def main(argv: list[str]) -> int:
     parser.add_argument("verb", choices=_VERBS, metavar="VERB", help=", ".join(_VERBS))
     parser.add_argument("target", metavar="TARGET", help="a path, or the URL of a gate")
     parser.add_argument("--json", action="store_true", help="show: print one JSON object")
-    parser.add_argument("--table", metavar="T", action="append", default=[], help="install, remove: a table (repeat)")
+    parser.add_argument(
+        "--table", metavar="T", action="append", default=[], help="install, remove: a table; may be repeated"
+    )
     parser.add_argument("--name", metavar="NAME", help="install, remove: the gate's name, if TARGET has no #NAME")
     parser.add_argument("--lease", metavar="NAME", help="forget: the lease it is registered under")
-    parser.add_argument("--branch", metavar="B", action="append", default=[], help="install-hook: a branch (repeat)")
+    parser.add_argument(
+        "--branch", metavar="B", action="append", default=[], help="install-hook: a branch; may be repeated"
+    )
     args = parser.parse_args(argv)
     if not args.target:
         raise UsageError("TARGET is empty: name a path, or the URL of a gate")
@@ -94,7 +98,7 @@ def _forget(args: Namespace) -> int:
     # A gate that is gone may not open any more; then what it was registered as has to be named.
     gate_url = args.target if "://" in args.target else at(args.target).url
     if not url.connect(args.store).unregister(args.lease, gate_url):
-        raise UsageError(f"{gate_url} is not registered under {args.lease}; the error that names it shows its URL")
+        raise UsageError(f"{gate_url} is not registered under {args.lease}; use the URL that the error message shows")
     print(f"{printable(gate_url)} is no longer sealed by holders of {args.lease}")
     return 0
 
@@ -130,7 +134,7 @@ def _remove(gate: Sql, tables: list[str]) -> int:
     removed = gate.remove(*tables)
     if tables and not removed:
         raise UsageError(f"{gate.url} does not guard {', '.join(tables)}; nightlatch gate show lists what it does")
-    print(f"{gate.url}: {', '.join(removed) or 'no table'} guarded no longer; the marks stay")
+    print(f"{gate.url}: {', '.join(removed) or 'no table'} no longer guarded; the marks stay")
     return 0
 
 
@@ -147,7 +151,7 @@ def _show(seen: GateView) -> None:
         there = ", nor does it exist" if seen.missing else ""
         target = printable(seen.target)
         print(f"no mark  no holder of a lease has sealed or written {target} yet{there}: it keeps nobody out")
-        print(f"         to have it fenced: {advice.text(seen.fence)}")
+        print(f"         to protect it: {advice.text(seen.fence)}")
     for name, found in seen.marks.items():
         print(
             f"mark     {printable(name)}  token {found.mark.token}  {printable(found.by)}  since {_time(found.at)}  "

@@ -19,12 +19,12 @@ from ..system import crontab, program, zone
 from .arguments import Parser
 
 _PURPOSE = """\
-Write a commented nightlatch.toml into this folder: this machine's time zone, the store that fits here (git+origin in
-a clone), and an example.
+Write a commented nightlatch.toml into this folder, with this machine's time zone, a suitable store (git+origin in a
+clone) and an example job.
 
-With --from-crontab the jobs are those of your crontab, or of FILE (- is standard input): each line becomes a job, or
-a comment that says why it cannot. The crontab is not touched: what to remove from it is printed, and `nightlatch
-check` and `nightlatch serve` name jobs whose line is still in it, since those would run twice."""
+With --from-crontab the jobs come from your crontab, or from FILE (- is standard input): each line becomes a job, or a
+comment that says why it cannot. The crontab itself is not changed: the lines to remove are printed. `nightlatch check`
+and `nightlatch serve` warn about lines that are still in it, since those jobs would run twice."""
 
 _EXAMPLES = """\
   nightlatch init && nightlatch check && nightlatch serve
@@ -35,13 +35,13 @@ _EXAMPLES = """\
 def main(argv: list[str]) -> int:
     parser = Parser("init", _PURPOSE, _EXAMPLES)
     parser.add_argument("file", metavar="FILE", nargs="?", help="with --from-crontab: a crontab (default: yours)")
-    parser.add_argument("--from-crontab", action="store_true", help="make jobs of the lines of a crontab")
+    parser.add_argument("--from-crontab", action="store_true", help="turn the lines of a crontab into jobs")
     args = parser.parse_args(argv)
     if args.file and not args.from_crontab:
         raise UsageError(f"unexpected argument {args.file!r}; did you mean --from-crontab {args.file}?")
     path = os.path.abspath(args.config or NAME)
     if os.path.exists(path):
-        raise UsageError(f"{shown(path)} is there already: edit it, then nightlatch check")
+        raise UsageError(f"{shown(path)} already exists: edit it, then nightlatch check")
     lines = _crontab(args.file, os.path.dirname(path)) if args.from_crontab else []
     jobs = [text for line in lines for text in (*reading.toml(line), "")]
     text = template.new(

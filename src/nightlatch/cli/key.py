@@ -8,8 +8,8 @@ from .arguments import Parser
 _PURPOSE = """\
 Print the idempotency key of PART…: the same 64 hexadecimal digits on every machine, for ever.
 
-Name what is processed, never when or by which attempt. Parts are text; where a part ends counts, so
-`a:b c` and `a b:c` give different keys. nightlatch.key("a", "b") in Python gives the same."""
+The parts should name the work, not the time or the attempt. The boundaries between parts matter: `a:b c` and
+`a b:c` give different keys. nightlatch.key("a", "b") in Python gives the same key."""
 
 _EXAMPLES = """\
   nightlatch key example.org news/2026 my-article

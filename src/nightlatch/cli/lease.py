@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from ..observe.lease_views import LeaseView
 
 _PURPOSE = """\
-Leases for scripts that span processes.
+Hold a lease across several commands of a script.
 
-acquire   take the lease; prints NIGHTLATCH_LEASE, _TOKEN and _GRANT for `eval`, or what makes eval fail. Nothing
-          renews it: it lasts for its TTL. With --pid PID it ends early when that process ends. Seals the gates
-          used under NAME.
-renew     give it another TTL               (name and grant: arguments, else the environment)
+acquire   take the lease and seal the gates used under NAME. Prints NIGHTLATCH_LEASE, _TOKEN and _GRANT for `eval`, or
+          a line that makes eval fail. The lease lasts for its TTL and is not renewed automatically. With --pid PID it
+          ends early, when that process ends
+renew     extend it by another TTL; name and grant come from the arguments or the environment
 release   give it back; --force takes it from its holder: only if you know that the holder is gone
-show      one lease: token, holder, since, until; on a git store also keys that were begun and have not ended
-list      every lease there is
-raise     lift the token above N after the store was restored from an older backup"""
+show      show one lease: token, holder, since, until; on a git store also keys that were begun and have not ended
+list      list all leases
+raise     raise the token above N, after the store was restored from an older backup"""
 
 _EXAMPLES = """\
   held=$(nightlatch lease acquire nightly --ttl 10m --pid $$) || exit; eval "$held"
@@ -61,17 +61,17 @@ def _main(argv: list[str]) -> int:
     parser.add_argument("name", metavar="NAME", nargs="?", help="the lease (default: $NIGHTLATCH_LEASE)")
     parser.add_argument("--ttl", metavar="TIME", help="acquire, renew: how long it lasts (default 60s)")
     parser.add_argument(
-        "--wait", metavar="TIME", default="0s", help="acquire: how long to wait while it is held (default 0s)"
+        "--wait", metavar="TIME", default="0s", help="acquire: how long to wait if it is held (default 0s)"
     )
     parser.add_argument("--pid", metavar="PID", type=int, help="acquire: the process whose end frees the lease")
     parser.add_argument(
         "--gate", metavar="TARGET", action="append", default=[], help="acquire: seal this path or URL too"
     )
     parser.add_argument("--grant", help="renew, release: the grant (default: $NIGHTLATCH_GRANT)")
-    parser.add_argument("--force", action="store_true", help="release: also if another holds it")
-    parser.add_argument("--above", metavar="N", type=int, help="raise: the highest token known to be out")
-    parser.add_argument("--held-ok", action="store_true", help="acquire: exit 0, and quietly, when another holds it")
-    parser.add_argument("--json", action="store_true", help="print JSON; a list is one object a line")
+    parser.add_argument("--force", action="store_true", help="release: even if another process holds it")
+    parser.add_argument("--above", metavar="N", type=int, help="raise: the highest token known to have been given out")
+    parser.add_argument("--held-ok", action="store_true", help="acquire: if it is held, print nothing and exit 0")
+    parser.add_argument("--json", action="store_true", help="print JSON; for a list one object per line")
     args = parser.parse_args(argv)
     if args.verb == "list" and args.name:
         raise UsageError(f"list shows them all; for one: {advice.command('lease', 'show', args.name)}")
@@ -146,7 +146,7 @@ def _release(store: Store, args: Namespace) -> int:
     if not args.force:
         store.release(args.name, _grant(args))
     elif not store.evict(args.name):
-        print(f"{args.name} was free already")
+        print(f"{args.name} was already free")
     return 0
 
 

@@ -13,10 +13,10 @@ Run a command while holding the lease NAME.
 
 The command gets NIGHTLATCH_LEASE, NIGHTLATCH_TOKEN and NIGHTLATCH_GRANT; the token is higher than any
 that was handed out for NAME before. The lease is renewed while the command runs. If it is lost, the
-command and everything it started is ended. When the command ends, so does whatever it left behind,
-and then the lease is released.
+command and everything it started are killed. When the command ends, processes that it left behind are ended
+too; then the lease is released.
 
-Gates that were used under NAME before are sealed first, before the command starts, and so is every --gate."""
+Before the command starts, every --gate and every gate that was used under NAME before is sealed."""
 
 _EXAMPLES = """\
   nightlatch lock reports -- ./build-reports.sh
@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
     parser.usage = "nightlatch lock NAME [options] -- CMD …"
     parser.add_argument("name", metavar="NAME", help="the lease; only one command at a time holds it")
     parser.add_argument("--ttl", metavar="TIME", help="how long it lasts without a renewal (default 60s)")
-    parser.add_argument("--wait", metavar="TIME", default="0s", help="how long to wait while it is held (default 0s)")
+    parser.add_argument("--wait", metavar="TIME", default="0s", help="how long to wait if it is held (default 0s)")
     parser.add_argument(
         "--gate",
         metavar="TARGET",
@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
         help="a path or URL to seal before the command starts: from then on older holders cannot write to it",
     )
     parser.add_argument(
-        "--held-ok", action="store_true", help="when another holds it: exit 0 instead of 75, and quietly"
+        "--held-ok", action="store_true", help="if another process holds the lease: print nothing and exit 0, not 75"
     )
     args = parser.parse_args(ours)
     if not command:

@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     from ..observe.reader import StoreReader
 
 _PURPOSE = """\
-What a run's command printed, all attempts together; secrets were taken out when it was kept. Of a job: its newest
-run's.
+Print the output of a run's command, all attempts together, with secrets removed. For a job, that of its newest run.
 
-Terminal escapes are stripped, so that no output can play with your terminal; --raw passes on every byte.
-With -f it follows until the run ends. The output is kept on the machine that the run was on."""
+Terminal escape sequences are removed, so that the output cannot affect your terminal; --raw prints every byte.
+With -f it follows until the run ends. Output is kept on the machine where the run was."""
 
 _EXAMPLES = """\
   nightlatch logs 7k3f
@@ -36,7 +35,7 @@ def main(argv: list[str]) -> int:
     parser = Parser("logs", _PURPOSE, _EXAMPLES)
     parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id; or a job")
     parser.add_argument("-f", action="store_true", help="follow until the run ends")
-    parser.add_argument("--raw", action="store_true", help="every byte as it was printed")
+    parser.add_argument("--raw", action="store_true", help="print every byte unchanged")
     args = parser.parse_args(argv)
     reader = open_reader(args.store)
     run = reader.ledger.run(args.run) or reader.ledger.newest(args.run) or reader.run(args.run)

@@ -16,60 +16,60 @@ if TYPE_CHECKING:
 
 # command → what it does, in the order of the help
 COMMANDS = {
-    "run": "run a command once for its key, within bounds, recorded",
-    "batch": "run a command for each item, and only for those that are unfinished (an xargs to run again)",
-    "agent": "launch an agent at a vendor, once and within bounds; list, show, cancel or attach one",
-    "once": "do something to the outside world once: after a crash never repeated unasked",
-    "init": "write a commented nightlatch.toml, or one with the jobs of a crontab",
-    "check": "read nightlatch.toml: every mistake at once, or when each job is due and what could go wrong",
+    "run": "run a command once for its key, with a timeout and a budget, and record it",
+    "batch": "run a command for each item that is not done yet (an xargs that you can run again)",
+    "agent": "run an agent that a vendor hosts, once per key; list, show, cancel or attach one",
+    "once": "do something to the outside world once; after a crash it is repeated only if you say so",
+    "init": "write a commented nightlatch.toml, or one with the jobs of your crontab",
+    "check": "check nightlatch.toml: every mistake, or when each job is due and what could go wrong",
     "serve": "start the jobs of nightlatch.toml when they are due, on any number of machines",
-    "tick": "start what is due now, and wait for it (for cron and CI)",
-    "service": "serve from login on: install, remove or look at a systemd user unit or launchd agent",
+    "tick": "start the jobs that are due now, and wait for them (for cron and CI)",
+    "service": "run `serve` from login on: install, remove or check a systemd user unit or launchd agent",
     "progress": "inside a run: report how far it is",
     "spend": "inside a run: report what was used",
     "fail": "inside a run: say why it failed, and whether trying again may help",
-    "status": "the last night in one screen; the same as `nightlatch` alone",
-    "open": "the pages: the night, what needs you and what runs, in the browser",
+    "status": "show the last night on one screen; the same as `nightlatch` alone",
+    "open": "open the web pages: the night, what needs you, and active runs",
     "runs": "list the runs, by job, status and time",
-    "show": "one run: timeline, attempts, refusals, usage, the end of its output",
-    "logs": "what a run's command printed; -f follows",
-    "slots": "what became of every due time; skip one, or set a job's slots right after a wrong clock",
-    "alerts": "alerts that were sent, or wait to be sent; alerts test",
-    "traces": "a run as a trace, as an OpenTelemetry receiver sees it; traces send",
-    "metrics": "runs, durations, usage, slots and budgets as Prometheus reads them",
-    "usage": "what was used, by job or by day",
-    "budget": "set the budget of a run, also of a running one",
+    "show": "show one run: timeline, attempts, refusals, usage, the end of its output",
+    "logs": "print a run's output; -f follows it",
+    "slots": "show the outcome of every due time; skip one, or correct a job's slots after a wrong clock",
+    "alerts": "list alerts that were sent or are waiting; send them, or a test message",
+    "traces": "show a run as an OpenTelemetry trace, or send it",
+    "metrics": "print runs, durations, usage, slots and budgets in the Prometheus format",
+    "usage": "show what was used, by job, day, model and more",
+    "budget": "set the budget of a run, even while it is active",
     "approve": "publish or start what a supervised job holds back for your approval",
     "cancel": "end a run, from any machine that shares the store",
-    "ack": "say that you have seen a failed run: it needs you no longer",
-    "retry": "allow another attempt of a run",
+    "ack": "mark a failed run as seen, so that it no longer needs you",
+    "retry": "try a run again",
     "resolve": "decide the outcome of a run, an effect or an item in doubt: done, failed or again",
-    "promote": "one stage up, on evidence: manual, supervised, unattended",
-    "demote": "one stage down",
+    "promote": "move a job one stage up, on evidence: manual, supervised, unattended",
+    "demote": "move a job one stage down",
     "pause": "skip a job's slots until somebody unpauses it",
-    "unpause": "end a job's pause; it goes on with its next slot",
+    "unpause": "end a job's pause; it continues with its next slot",
     "lock": "run a command while holding a lease (flock with a fencing token)",
     "lease": "acquire, renew, release, show, list or raise a lease from a script",
     "publish": "replace a file, a folder or an object, if the lease is still yours",
     "push": "push HEAD to a branch, if the lease is still yours",
-    "gate": "show a gate's marks and refusals, adopt or forget it, guard tables and branches",
-    "audit": "is the journal whole? verify it, or print the heads to keep elsewhere",
+    "gate": "show a gate's marks and refusals; adopt or forget it; guard tables and branches",
+    "audit": "check that nobody has tampered with the journal, or print the heads to keep elsewhere",
     "prune": "remove runs that ended long ago, with their output; done keys stay",
-    "key": "print the idempotency key of what is processed",
-    "doctor": "check this machine and the store; each finding says what to do",
+    "key": "print an idempotency key for the given parts",
+    "doctor": "check this machine and the store, and say how to fix each problem",
     "store": "show where the store and its log are, or remove it for good",
     "migrate": "bring the store's tables up to date, or print the SQL for someone with permission",
     "completion": "complete commands, options, jobs and runs in bash, zsh or fish",
-    "demo": "a worker frozen just before its write: with a lock alone, and through a gate",
+    "demo": "show what happens to a stale write: with a lock alone, and through a gate",
 }
 
 _OBJECTS = 20_000  # between garbage collections; with Python's 700, start-up has many collections and no garbage
 
 _USAGE = "nightlatch [--store URL] [COMMAND …]"
 _PURPOSE = """\
-Runs agents and scheduled jobs while nobody watches: each slot once, within bounds, resumable; a stale copy cannot
-write. Without a command: the last night in one screen, what needs you first."""
-_STORE = "default: $NIGHTLATCH_STORE, else the one that nightlatch.toml names, else a file of this user"
+Runs agents and scheduled jobs unattended: each slot once, with a timeout and a budget, resumable; a stale copy cannot
+overwrite newer results. Without a command it shows the last night on one screen, starting with what needs you."""
+_STORE = "default: $NIGHTLATCH_STORE, else the store in nightlatch.toml, else a file of this user"
 _CONFIG = "nightlatch.toml (default: $NIGHTLATCH_CONFIG, else the nearest one from this folder up, else the user's)"
 _EXAMPLES = """\
   nightlatch run articles --slot '0 2 * * *' -- ./articles.sh
@@ -136,7 +136,7 @@ def _run(argv: list[str]) -> int:
         if isinstance(error, UnicodeEncodeError) and any(
             error.object[error.start : error.end] in word for word in argv
         ):
-            print("nightlatch: an argument is not valid UTF-8, so it names nothing", file=sys.stderr)
+            print("nightlatch: an argument is not valid UTF-8: check how it is encoded", file=sys.stderr)
             return exits.USAGE
         if os.environ.get("NIGHTLATCH_DEBUG"):
             raise

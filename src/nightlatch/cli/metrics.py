@@ -9,8 +9,8 @@ from .arguments import Parser
 from .reading import open_reader
 
 _PURPOSE = """\
-Print metrics as Prometheus reads them: runs, durations, usage, slots, refusals, budgets, alerts. Read from ledger and
-store at this moment; counters outlive restarts and retention. Needs the extra `metrics`
+Print metrics in the Prometheus format: runs, durations, usage, slots, refusals, budgets, alerts. They are read from
+the ledger and the store at this moment; restarts and pruning do not reset counters. Needs the extra `metrics`
 (docs/installing.md)."""
 
 _EXAMPLES = """\

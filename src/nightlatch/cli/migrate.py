@@ -8,10 +8,10 @@ from ..store.sql import SqlStore
 from .arguments import Parser
 
 _PURPOSE = """\
-Bring the store's tables up to date. Any command does so at its first use; this is for a database where the
-user that Nightlatch runs as may not create tables, and for a store that is to begin anew.
+Bring the store's tables up to date. Every command does that when needed; use this one if Nightlatch's database user
+may not create tables, or to replace a store that is gone with a new one (--new).
 
-Migrations only add, so programs of the version before go on working."""
+Migrations only add, so programs of the previous version keep working."""
 
 _EXAMPLES = """\
   nightlatch migrate --store postgresql://owner@db/jobs
@@ -20,7 +20,7 @@ _EXAMPLES = """\
 
 def begin_anew(store: SqlStore) -> None:
     if url.ledger_of(store.url) != url.BESIDE:
-        raise UsageError("--new is for a store in a file; a schema on PostgreSQL is dropped there")
+        raise UsageError("--new is for a store in a file; on PostgreSQL, drop the schema instead")
     from ..database import sqlite_presence
 
     sqlite_presence.begin_anew(store.folder.removesuffix(".d"))
@@ -28,8 +28,10 @@ def begin_anew(store: SqlStore) -> None:
 
 def main(argv: list[str]) -> int:
     parser = Parser("migrate", _PURPOSE, _EXAMPLES)
-    parser.add_argument("--dump-sql", action="store_true", help="print what would be run, and change nothing")
-    parser.add_argument("--new", action="store_true", help="SQLite: begin a new store although the one before is gone")
+    parser.add_argument("--dump-sql", action="store_true", help="print the SQL and change nothing")
+    parser.add_argument(
+        "--new", action="store_true", help="SQLite: create a new store although the previous one is gone"
+    )
     args = parser.parse_args(argv)
     store = url.connect(args.store)
     if not isinstance(store, SqlStore):

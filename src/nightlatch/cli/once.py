@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 _PURPOSE = """\
 Do something to the outside world once: post, pay, send, deploy.
 
-The intent is recorded, the command is run, and its outcome is recorded. A key that is done is skipped, on
-every machine that shares the store, and what the command printed then (its first 4096 bytes, secrets taken out)
-is printed again.
+Records the intent, runs the command, and records the outcome. If the key is already done, on any machine that
+shares the store, the command is not run; its recorded output (the first 4096 bytes, secrets removed) is printed
+again.
 
-Exit code 0 of the command means done. A code listed in --not-done means that surely nothing was done: it may
-be tried again. Everything else is in doubt: another code, a timeout, a kill, a crash of the machine. It may
-have acted, so it is never repeated by itself. Then a probe decides, or a person does, with
-`nightlatch resolve KEY done`, or failed (it was not done), or again.
+Exit code 0 of the command means done. A code listed in --not-done proves that nothing was done: it may be tried
+again. Anything else (another code, a timeout, a kill, a crash of the machine) leaves it in doubt: the command may
+have acted, so it is not repeated automatically. Then a probe decides, or you do: `nightlatch resolve KEY done`,
+or failed (it was not done), or again.
 
---probe: exit 0 it is done, 1 it is not, anything else unknown. Its "done" is believed at once. Its "not done" is
-believed when --timeout (with up to 10s for the command to end) and --settle are over: until then the request of
-a client that is gone may still be in a server's queue. So give a --timeout that fits what is done, and a
---wait longer than both: then the call that ended in doubt finds out by itself; it says that it waits, and Ctrl-C
-ends that at once (76). After a crash --settle counts from when the old command was found gone, and is waited for.
+--probe CMD checks: exit code 0 means done, 1 not done, anything else unknown. "Done" is believed at once. "Not
+done" is believed only after --timeout (plus up to 10s for the command to end) and --settle: until then a request
+may still be in a server's queue although its client is gone. So choose a --timeout that fits the work, and a --wait
+longer than both together: then a call that is left in doubt waits and finds out. It says that it is waiting; Ctrl-C
+stops that at once (76). After a crash, --settle starts when the old command is found to be gone.
 
-The command gets NIGHTLATCH_KEY, and NIGHTLATCH_IDEMPOTENCY_KEY to hand to an API that knows one: it is the
-same at every try."""
+The command gets NIGHTLATCH_KEY, and NIGHTLATCH_IDEMPOTENCY_KEY to pass to an API that accepts one; it is the same
+at every try."""
 
 _EXAMPLES = """\
   nightlatch once invoice/2026-117 -- ./send-invoice 2026-117
@@ -42,29 +42,31 @@ _EXAMPLES = """\
     curl -fsS -d @42.json https://example.org/posts
   nightlatch once charge/9 -- sh -c './charge --idempotency-key "$NIGHTLATCH_IDEMPOTENCY_KEY"'
   nightlatch once deploy/v3 --input @build.sha256 --timeout 5m -- ./deploy v3
-  nightlatch resolve invoice/2026-118 done                   # of one that is in doubt"""
+  nightlatch resolve invoice/2026-118 done                   # it was in doubt: say that it was done"""
 
 
 def main(argv: list[str]) -> int:
     ours, command = split_command(argv)
     parser = Parser("once", _PURPOSE, _EXAMPLES)
     parser.usage = "nightlatch once KEY [options] -- CMD …"
-    parser.add_argument("key", metavar="KEY", help="names what is done, never when or by which try")
+    parser.add_argument("key", metavar="KEY", help="names the work, not the time or the attempt")
     parser.add_argument(
         "--scope",
         metavar="NAME",
         default=effects.STORE_WIDE,
         help="where the key is unique (default: in the whole store)",
     )
-    parser.add_argument("--probe", metavar="CMD", help="looks whether it was done; split into words, no shell")
+    parser.add_argument("--probe", metavar="CMD", help="checks whether it was done; split into words, no shell")
     parser.add_argument("--not-done", metavar="CODES", default="", help="exit codes that prove that nothing was done")
     parser.add_argument(
         "--input",
         metavar="TEXT|@FILE",
         empty=True,
-        help="recorded with the key: the same key with another input exits with 65",
+        help="recorded with the key; the same key with another input is refused (65)",
     )
-    parser.add_argument("--timeout", metavar="TIME", default="10m", help="then it is ended, and in doubt (default 10m)")
+    parser.add_argument(
+        "--timeout", metavar="TIME", default="10m", help="end it after this long; it is then in doubt (default 10m)"
+    )
     parser.add_argument(
         "--settle",
         metavar="TIME",
@@ -72,9 +74,12 @@ def main(argv: list[str]) -> int:
         help="how long after the command's timeout a server may still act (default 10s)",
     )
     parser.add_argument(
-        "--wait", metavar="TIME", default="0s", help="while another does it, or until a probe is believed (default 0s)"
+        "--wait",
+        metavar="TIME",
+        default="0s",
+        help="how long to wait while another process does it, or for the probe (default 0s)",
     )
-    parser.add_argument("--json", action="store_true", help="print the outcome as JSON; what CMD prints, on stderr")
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON; CMD's output goes to stderr")
     args = parser.parse_args(ours)
     if not command:
         raise UsageError("no command given: nightlatch once KEY -- CMD …")

@@ -25,8 +25,8 @@ def require_person(what: str, job: str, store: str | None) -> None:
     except Error:
         pass  # it is not allowed, journaled or not
     raise NotAllowed(
-        f"`nightlatch {what}` is a person's decision, and this is inside {f'run {run}' if run else 'a run'}: nothing "
-        f"was done. Type it outside of it"
+        f"only a person may use `nightlatch {what}`, and this is inside {f'run {run}' if run else 'a run'}: nothing "
+        f"was done. Type it outside the run"
     )
 
 

@@ -13,11 +13,11 @@ from .only_people import require_person
 from .serve import pages_server, report
 
 _PURPOSE = """\
-Open the pages in the browser: the last night, what needs you, what runs, and what it cost.
+Open the web pages in your browser: the last night, what needs you, active runs, and what they cost.
 
-A code that is good for one use within a minute becomes a session of 30 days in that browser. If no `nightlatch serve`
-shows the pages, this command does, until Ctrl-C. They are on loopback only; over ssh, forward the port first
-(ssh -L 4747:127.0.0.1:4747 HOST)."""
+It opens an address with a code that works once, within a minute, and logs that browser in for 30 days. If no
+`nightlatch serve` shows the pages, this command does, until Ctrl-C. They listen on loopback only; over ssh, forward the
+port first (ssh -L 4747:127.0.0.1:4747 HOST)."""
 
 _EXAMPLES = """\
   nightlatch open
@@ -28,10 +28,10 @@ _EXAMPLES = """\
 
 def main(argv: list[str]) -> int:
     parser = Parser("open", _PURPOSE, _EXAMPLES)
-    parser.add_argument("--read-only", action="store_true", help="a session that may change nothing")
-    parser.add_argument("--print", action="store_true", help="print the address, and open no browser")
-    parser.add_argument("--metrics", action="store_true", help="print a bearer token for /metrics, and open nothing")
-    parser.add_argument("--revoke", action="store_true", help="end every session and token, and open nothing")
+    parser.add_argument("--read-only", action="store_true", help="a session that may look but not change anything")
+    parser.add_argument("--print", action="store_true", help="print the address instead of opening a browser")
+    parser.add_argument("--metrics", action="store_true", help="only print a bearer token for /metrics")
+    parser.add_argument("--revoke", action="store_true", help="only end every session and token")
     args = parser.parse_args(argv)
     if not args.read_only:
         require_person("open", os.environ.get("NIGHTLATCH_JOB", "") or "pages", args.store)

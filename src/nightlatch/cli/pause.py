@@ -17,8 +17,8 @@ from .times import moment
 _PURPOSE = """\
 Skip a job's slots, on every machine that shares the store, until somebody unpauses it.
 
-A run that is active continues. The slots of the pause are recorded as skipped, and are not caught up. `nightlatch run
-JOB` starts it by hand anyway."""
+An active run continues. Slots that come due during the pause are recorded as skipped and not made up for. You can
+still start the job by hand: `nightlatch run JOB`."""
 
 
 def main(argv: list[str]) -> int:
@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
         "  nightlatch pause articles --until 2d --reason 'the site moves'\n  nightlatch unpause articles",
     )
     parser.add_argument("job", metavar="JOB", help="the job")
-    parser.add_argument("--until", metavar="TIME", help="it ends by itself then: 2d, or 2026-12-01T08:00")
+    parser.add_argument("--until", metavar="TIME", help="unpause it then: 2d, or 2026-12-01T08:00")
     parser.add_argument("--reason", metavar="TEXT", default="", help="why, for other people")
     parser.add_argument("--json", action="store_true", help="print the job as JSON")
     args = parser.parse_args(argv)

@@ -7,7 +7,7 @@ from ..runtime.shared.client import send
 from .arguments import Parser
 
 _PURPOSE = """\
-Inside a run: report how far it is. What advances is not stalled.
+Inside a run: report how far it is. With `--progress report`, a run whose number grows is not stalled.
 
 DONE is a number or DONE/TOTAL."""
 

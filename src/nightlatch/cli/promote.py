@@ -13,19 +13,20 @@ from .only_people import require_person
 from .stage_change import change, meaning, named_job
 
 _PURPOSE = """\
-One stage up: from manual to supervised, from supervised to unattended. It prints the evidence. If some is missing, it
-says what, changes nothing and exits with 77.
+Move a job one stage up: from manual to supervised, or from supervised to unattended. It prints the evidence. If some
+is missing, it says what, changes nothing and exits with 77.
 
-It takes clean runs in this stage under the definition in force (1 as manual, 3 as supervised, or what promote_after
-says): succeeded at the first attempt, nothing left behind, approved where they were held. Besides: nothing in doubt or
-in need of attention, no refused stale write, a timeout, and a budget where its usage is metered. As supervised only
-its slots count. --force promotes it all the same; the journal says so."""
+The job needs clean runs in its current stage and definition: 1 as manual, 3 as supervised, or as promote_after says. A
+clean run succeeded at the first attempt, left no process behind, and was approved if it was held. There must also be no
+run in doubt or in need of attention and no refused stale write; and the job must have a timeout, and a budget if its
+usage is metered. As supervised, only scheduled runs count. --force promotes without the evidence; the journal records
+that."""
 
 
 def main(argv: list[str]) -> int:
     parser = Parser("promote", _PURPOSE, "  nightlatch promote articles\n  nightlatch promote articles --force")
     parser.add_argument("job", metavar="JOB", help="the job")
-    parser.add_argument("--force", action="store_true", help="without the evidence")
+    parser.add_argument("--force", action="store_true", help="promote without the evidence")
     parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the journal")
     parser.add_argument("--json", action="store_true", help="print the job's stage as JSON")
     args = parser.parse_args(argv)
@@ -41,7 +42,7 @@ def main(argv: list[str]) -> int:
             print(f"  {screen.paint('+', screen.GREEN) if one.good else screen.paint('-', screen.RED)} {one.sentence}")
     if missing and not args.force:
         force = advice.command("promote", args.job, "--force")
-        raise NotAllowed(f"{args.job} stays {was}: {'; '.join(missing)}. Promote it all the same: {force}")
+        raise NotAllowed(f"{args.job} stays {was}: {'; '.join(missing)}. Promote it anyway: {force}")
     stage = stages.up(was)
     why = args.reason or "; ".join(one.sentence for one in found if one.good)
     change(reader, job, was, stage, why=why, forced=bool(missing))

@@ -224,7 +224,7 @@ class _Worker:
         out = self._process.stdout
         assert out
         if not select.select([out], [], [], _PATIENCE)[0]:
-            raise StoreUnreachable(f"no word from a holder for {_PATIENCE:.0f} s: is the store very slow?")
+            raise StoreUnreachable(f"no response from a holder for {_PATIENCE:.0f} s: is the store very slow?")
         line = out.readline()
         if not line:
             errors = self._process.communicate()[1].strip().splitlines()

@@ -42,7 +42,7 @@ def beside(target: str, number: str) -> TrialPlace:
         return _FolderPlace(target, os.path.dirname(os.path.abspath(gate.path)), number)
     if isinstance(gate, File):
         return _FilePlace(target, os.path.dirname(os.path.abspath(gate.path)), number)
-    raise UsageError(f"{target} cannot be tried: name a file, a folder, a database, a branch, an object")
+    raise UsageError(f"{target} cannot be tested: name a file, a folder, a database, a branch, an object")
 
 
 class TrialPlace:
@@ -253,4 +253,4 @@ def _git(folder: str, *words: str) -> None:
     author = ("-c", "user.name=nightlatch", "-c", "user.email=nightlatch@localhost", "-c", "commit.gpgSign=false")
     done = subprocess.run(["git", "-C", folder, *author, *words], check=False, capture_output=True, text=True)
     if done.returncode:
-        raise GateUnreachable(f"git {words[0]} failed in a folder of our own: {done.stderr.strip()}")
+        raise GateUnreachable(f"git {words[0]} failed in a temporary folder: {done.stderr.strip()}")

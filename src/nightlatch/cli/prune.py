@@ -14,15 +14,15 @@ from .json_out import print_json
 from .reading import open_reader
 
 _PURPOSE = """\
-Remove runs that ended long ago, with their output, their workspaces, their part of the journal, and the records of
-what became of slots.
+Remove runs that ended long ago, with their output, their workspaces, their part of the journal, and old slot
+outcomes.
 
-Done keys are never pruned: what is done is not done again. Neither are effects, the items of a batch, and what
-is open, in doubt or needs attention. Usage is kept for a month at least, for the caps of a month. The journal
-is cut behind a recorded head: `nightlatch audit verify` finds it whole.
+Never removed: done keys (work that is done is not done again), effects, items of a batch, and runs that are open, in
+doubt or need attention. Usage is kept for at least a month, for the monthly caps. The cut in the journal is recorded,
+so `nightlatch audit verify` still finds it intact.
 
-A run that has finished does this by itself, once a day on each machine, with what NIGHTLATCH_KEEP says (default
-90d; none: never). Output and workspaces are removed on this machine; others remove their own."""
+Finished runs do this automatically, once a day on each machine, according to NIGHTLATCH_KEEP (default 90d; none:
+never). Output and workspaces are removed only on this machine; other machines remove theirs."""
 
 _EXAMPLES = """\
   nightlatch prune --dry-run
@@ -32,8 +32,10 @@ _EXAMPLES = """\
 
 def main(argv: list[str]) -> int:
     parser = Parser("prune", _PURPOSE, _EXAMPLES)
-    parser.add_argument("--keep", metavar="TIME", default="", help="how long (default: $NIGHTLATCH_KEEP, else 90d)")
-    parser.add_argument("--dry-run", action="store_true", help="say what would go; remove nothing")
+    parser.add_argument(
+        "--keep", metavar="TIME", default="", help="keep runs this long (default: $NIGHTLATCH_KEEP, else 90d)"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would be removed; remove nothing")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args(argv)
     keep = retention.keep_seconds(args.keep)

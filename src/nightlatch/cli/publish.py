@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from .arguments import Namespace
 
 _PURPOSE = """\
-Replace DST by SRC as a whole, unless a newer holder of the lease has taken over.
+Replace DST with SRC as a whole, unless a newer holder of the lease has taken over.
 
-DST is a file; or a folder, when SRC is one; or an object (s3://bucket/key). The token is verified at DST
-itself, in one step with the write: a holder that was paused, however long, cannot write once its
-successor has begun. Run it inside `nightlatch lock NAME -- CMD …`, or after
-eval "$(nightlatch lease acquire NAME)". Inside `nightlatch run` the supervisor does it, and journals it:
-what an attempt published before it died is not published again by the next one.
+DST is a file, a folder (if SRC is one) or an object (s3://bucket/key). The token is verified at DST itself, in the
+same atomic step as the write: however long a holder was paused, it cannot write once its successor has begun. Use
+it inside `nightlatch lock NAME -- CMD …`, or after eval "$(nightlatch lease acquire NAME)". Inside `nightlatch
+run` the supervisor publishes and records it: if an attempt dies after publishing, the next one does not publish
+again.
 
-A folder is a symbolic link to one of DST.releases/, switched in one step. What is there when this
-returns 0 stays there, power failure included."""
+A published folder is a symbolic link into DST.releases/, switched in one step. Once this exits with 0, the result
+survives even a power failure."""
 
 _EXAMPLES = """\
   nightlatch lock report -- sh -c './report > new.html && nightlatch publish new.html /srv/www/report.html'
@@ -37,9 +37,9 @@ def main(argv: list[str]) -> int:
     parser.usage = "nightlatch publish SRC DST [options]\n       nightlatch publish --rollback DST [options]"
     parser.add_argument("places", metavar="SRC DST", nargs="+", help="what to publish, and where")
     parser.add_argument("--keep", metavar="N", type=int, help="folder, object: releases to keep (default 5)")
-    parser.add_argument("--rollback", action="store_true", help="folder, object: go back to what was shown before")
+    parser.add_argument("--rollback", action="store_true", help="folder, object: go back to the previous release")
     parser.add_argument("--adopt", action="store_true", help="folder: take over a DST that is a plain folder")
-    parser.add_argument("--parents", action="store_true", help="make the folder of DST if it does not exist")
+    parser.add_argument("--parents", action="store_true", help="create the folder of DST if it does not exist")
     parser.add_argument("--json", action="store_true", help="print what was published as one JSON object")
     args = parser.parse_args(argv)
     if len(args.places) != (1 if args.rollback else 2):

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 _PURPOSE = """\
 Push HEAD to BRANCH of REMOTE, unless a newer holder of the lease has taken over.
 
-The branch and its fence go in one atomic push, so a holder that was paused, however long, cannot push once
-its successor has begun. A branch that somebody else has moved is followed: fetch, rebase, push, three
-times. Never a forced push. Run it inside `nightlatch lock NAME -- CMD …`, or after
-eval "$(nightlatch lease acquire NAME)". Inside `nightlatch run` the supervisor does it, and journals it: with
---done KEY, what an attempt pushed before it died is not pushed again by the next one.
+The branch and its fence (a ref that holds the token) move in one atomic push, so however long a holder was paused,
+it cannot push once its successor has begun. If somebody else has pushed, it fetches, rebases and tries again, up to
+three times. It never force-pushes. Use it inside `nightlatch lock NAME -- CMD …`, or after
+eval "$(nightlatch lease acquire NAME)". Inside `nightlatch run` the supervisor pushes and records it: with --done
+KEY, if an attempt dies after pushing, the next one does not push again.
 
-The commit at the tip gets trailers (Nightlatch-Job, Nightlatch-Run, Nightlatch-Token), unless it is signed or
-others have it already. With --done KEY the key is settled in the same push if the lease is kept in the
-same remote (--store git+origin), else right after it; if it is done already, nothing is pushed."""
+The last commit gets trailers (Nightlatch-Job, Nightlatch-Run, Nightlatch-Token), unless it is signed or already
+shared. With --done KEY the key is marked done in the same push if the store is the same remote (--store
+git+origin), otherwise right after it; if it is already done, nothing is pushed."""
 
 _EXAMPLES = """\
   nightlatch lock articles -- sh -c './write && git commit -qam "New article" && nightlatch push'
@@ -41,10 +41,10 @@ def main(argv: list[str]) -> int:
         "remote", metavar="REMOTE", nargs="?", default="origin", help="a remote or a URL (default origin)"
     )
     parser.add_argument(
-        "branch", metavar="BRANCH", nargs="?", default="", help="default, and HEAD: the one that is checked out"
+        "branch", metavar="BRANCH", nargs="?", default="", help="the branch (default, or HEAD: the current one)"
     )
-    parser.add_argument("--done", metavar="KEY", help="settle this key with the push")
-    parser.add_argument("--scope", help="of the key (default: the lease's name)")
+    parser.add_argument("--done", metavar="KEY", help="mark this key done with the push")
+    parser.add_argument("--scope", help="scope of the key (default: the lease's name)")
     args = parser.parse_args(argv)
     branch, landed = (_in_run if run_publishing.uses_run_lease() and not args.store else _here)(args)
     if landed:

@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 _PURPOSE = """\
 Decide the outcome of something in doubt: a run that is in doubt, needs attention or was left behind by its
 holder (lapsed), an effect in doubt (nightlatch once), or an item of a batch that is in doubt or was set aside.
-Look first: only the outside world shows what it did.
+First check in the outside world what it really did.
 
 done     it did its work: no machine does it again
 failed   it did not: the next start with its key makes another attempt
 again    try it again, whatever it did; a run is pending until then
-give-up  of a batch's item: set it aside for good. It is not done, and not tried again until you say `again`
+give-up  for an item of a batch: set it aside for good. It is not done, and not tried again until you say `again`
 
-WHAT is a run, or the beginning of its id, or its job, or the key of an effect, an item, or a run that another machine
-began and this one has no record of. If several things match, a command for each is printed. Without an outcome, what is
-known of it is printed, with the choices. The journal records your name. The lease is needed for a moment, of the
-batch or the effect, and of the job for `done`, for a run that has lapsed, and for every run on a git store."""
+WHAT is a run, the beginning of its id, or its job; or the key of an effect, of an item, or of a run that another
+machine began and this one has no record of. If several things match, a command for each is printed. Without OUTCOME,
+the known facts and the choices are printed. The journal records your name. This takes the lease for a moment: that of
+the batch or the effect; and that of the job for `done`, for a lapsed run, and for every run on a git store."""
 
 _EXAMPLES = """\
   nightlatch resolve 7k3f
@@ -69,12 +69,16 @@ def main(argv: list[str]) -> int:
         choices=_OUTCOMES,
         help="done, failed, again or give-up",
     )
-    parser.add_argument("--batch", metavar="NAME", default="", help="the batch that has the item")
-    parser.add_argument("--all", action="store_true", help="with --batch, instead of WHAT: all its items that wait")
+    parser.add_argument("--batch", metavar="NAME", default="", help="the batch that the item is in")
+    parser.add_argument(
+        "--all", action="store_true", help="with --batch, instead of WHAT: all items that need a decision"
+    )
     parser.add_argument("--job", metavar="NAME", default="", help="the job whose run has the key")
-    parser.add_argument("--scope", metavar="NAME", default="", help="the scope that has the effect")
-    parser.add_argument("--wait", metavar="TIME", default="5s", help="for the lease, while it is held (default 5s)")
-    parser.add_argument("--json", action="store_true", help="print what was decided as JSON")
+    parser.add_argument("--scope", metavar="NAME", default="", help="the scope that the effect is in")
+    parser.add_argument(
+        "--wait", metavar="TIME", default="5s", help="how long to wait for the lease if it is held (default 5s)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the decision as JSON")
     args = parser.parse_args(argv)
     args.__dict__.update(wait=duration.parse(args.wait, what="--wait"))
     if args.all and (not args.batch or args.outcome or args.what not in _OUTCOMES):

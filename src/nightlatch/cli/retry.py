@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from ..runtime.shared.recorded_start import RecordedStart
 
 _PURPOSE = """\
-Make another attempt of a run that failed, was cancelled or needs attention, as it was started before: the same
-command, options and folder, from the journal. A job of nightlatch.toml is started as the file has it now.
+Try a run again that failed, was cancelled or needs attention, with the same command, options and folder, which are
+taken from the journal. A job of nightlatch.toml is started as the file defines it now.
 
-The attempt is made here, as by `nightlatch run`, and its exit code is the run's. If the run waits for its next try,
-that becomes due at once, its supervisor makes it within seconds, and the count of tries starts again. With --later
-nothing is started: the next start of its key makes the attempt, as a cron line does. Where a secret was taken out of
-what is recorded, and for a run of another machine, the line to type is printed."""
+The attempt is made here, as with `nightlatch run`, and its exit code is the run's. If the run is waiting for its next
+try, its supervisor makes that try within seconds, and the count of tries starts again. With --later nothing is started
+now: the next start of its key, such as a cron line, makes the attempt. If a secret was removed from the record, or the
+run is from another machine, the line to type is printed instead."""
 
 _EXAMPLES = """\
   nightlatch retry 7k3f
@@ -43,8 +43,8 @@ _EXAMPLES = """\
 
 def main(argv: list[str]) -> int:
     parser = run_parser("retry", _PURPOSE, _EXAMPLES)
-    parser.add_argument("--later", action="store_true", help="allow the attempt, and start nothing")
-    parser.add_argument("--again", action="store_true", help="from the beginning, although it succeeded")
+    parser.add_argument("--later", action="store_true", help="allow the attempt, but start nothing now")
+    parser.add_argument("--again", action="store_true", help="start from the beginning, even if it succeeded")
     args, reader, run = named_run(parser, argv)
     waits = run.status == statuses.WAITING and not is_overdue(run)
     if reader.done_elsewhere(run) and not args.again:
@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
         print_json(facts(allowed, allowed.status))
     elif waits:
         print(f"{title(run)} is due: {printable(str(run.holder))} begins attempt {run.attempt + 1} within seconds")
-        print(f"if that is gone: {advice.command('retry', run.id)}")
+        print(f"if that process is gone: {advice.command('retry', run.id)}")
     else:
         _say(reader, run, recorded, later=args.later)
     return 0

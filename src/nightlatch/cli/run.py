@@ -23,21 +23,22 @@ if TYPE_CHECKING:
     from .arguments import Namespace
 
 _PURPOSE = """\
-Run a command once for its key, within bounds, recorded; or, without a command, a job of nightlatch.toml, where
-these options override the file.
+Run a command once for its key, with a timeout and a budget, and record it. Without a command, run a job of
+nightlatch.toml; options given here override the file.
 
-Only one run of NAME works at a time, on every machine that shares the store. A key that is done is not done again
-(`skipped`, exit 0). The command is ended from outside when it runs too long, makes no progress or has used up its
-budget; it need not cooperate. Its output is shown and kept (nightlatch logs RUN), secrets taken out.
+Only one run of NAME works at a time, among all machines that share the store. If the key is already done, nothing
+is started (`skipped`, exit 0). A command that runs too long, makes no progress or uses up its budget is ended from
+outside; it need not cooperate. Its output is shown and kept, with secrets removed (nightlatch logs RUN).
 
-With --workspace it works in a fresh folder, kept if it fails; --publish then writes its result through gates,
-once: a copy that was overtaken is refused, and what a crashed one published is not published again."""
+With --workspace the command works in a fresh folder, which is kept if it fails. With --publish its result is then
+written once, through gates: a stale copy is refused, and results that a crashed run has published are not published
+again."""
 
 OPTIONS = options.rows(Job, RUN)
 
 _EXAMPLES = """\
   nightlatch run articles --timeout 30m -- claude -p "$(cat prompt.md)"
-  nightlatch run articles --slot '0 2 * * *' -- ./articles.sh       # late and doubled firings agree on one slot
+  nightlatch run articles --slot '0 2 * * *' -- ./articles.sh       # if cron fires late or twice, it is still one slot
   nightlatch run articles                                           # as nightlatch.toml has it
   nightlatch run articles --slot last --timeout 2h
   nightlatch run report --key "$(nightlatch key sales 2026-11)" -- ./report.sh
@@ -51,7 +52,7 @@ def main(argv: list[str]) -> int:
     ours, command = split_command(argv)
     parser = Parser("run", _PURPOSE, _EXAMPLES)
     parser.usage = "nightlatch run NAME [options] [-- CMD …]"
-    parser.add_argument("name", metavar="NAME", help="the job; its runs exclude each other")
+    parser.add_argument("name", metavar="NAME", help="the job; one run of it at a time")
     parser.add_options(OPTIONS.values())
     add_common(parser)
     args = parser.parse_args(ours)
@@ -62,7 +63,7 @@ def add_common(parser: Parser) -> None:
     """Options of every command that starts one run, besides the job's."""
     parser.add_argument("--verdict", metavar="FILE", help="write how it ended, or why it did not begin, as JSON")
     parser.add_argument(
-        "--held-ok", action="store_true", help="when another holds it: exit 0 instead of 75, and quietly"
+        "--held-ok", action="store_true", help="if another process holds the lease: print nothing and exit 0, not 75"
     )
     parser.add_argument("--quiet", action="store_true", help=verdict_line.QUIET)
     parser.add_argument("--dry-run", action="store_true",

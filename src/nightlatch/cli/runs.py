@@ -12,7 +12,8 @@ from .json_out import print_json
 from .reading import open_reader, since_of
 
 _PURPOSE = """\
-The runs, the newest change first. `lapsed` is a run whose holder is gone and that nobody has taken over."""
+List the runs, the most recently changed first. `lapsed` means that the run's holder is gone and no other process has
+taken over."""
 
 _EXAMPLES = """\
   nightlatch runs --since 24h
@@ -23,11 +24,11 @@ _EXAMPLES = """\
 
 def main(argv: list[str]) -> int:
     parser = Parser("runs", _PURPOSE, _EXAMPLES)
-    parser.add_argument("--job", metavar="NAME", help="of this job only")
+    parser.add_argument("--job", metavar="NAME", help="only runs of this job")
     parser.add_argument("--status", metavar="STATUS", choices=STATUSES, help=f"one of {', '.join(STATUSES)}")
     parser.add_argument("--since", metavar="TIME", help="changed within this time, as in 24h or 7d")
-    parser.add_argument("--limit", metavar="N", type=int, default=50, help="at most so many (default 50)")
-    parser.add_argument("--json", action="store_true", help="one JSON object a run")
+    parser.add_argument("--limit", metavar="N", type=int, default=50, help="at most N runs (default 50)")
+    parser.add_argument("--json", action="store_true", help="one JSON object per run")
     args = parser.parse_args(argv)
     if args.limit < 1:
         raise UsageError(f"--limit {args.limit}: give a number of at least 1")

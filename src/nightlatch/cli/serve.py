@@ -30,25 +30,28 @@ _PURPOSE = """\
 Start the jobs of nightlatch.toml when they are due. Any number of machines may serve one store: each slot is started
 by one of them.
 
-What was missed while nobody served (a closed lid, a reboot) is made up for by one run of the newest slot, unless the
-job says otherwise. Edits of the file count within seconds; a broken one leaves the file before it in force. Runs have
-sessions of their own: this process may be stopped, killed and upgraded while they work. As process 1 of a container,
-SIGTERM ends them first, each by its grace time. While the store does not answer nothing is started, and slots wait.
+Slots that were missed while no machine served (a closed lid, a reboot) are made up for by one run of the newest, unless
+the job says otherwise. Edits of the file take effect within seconds; if an edit is invalid, the previous version stays
+in force. You may stop, kill or upgrade this process while runs are active: they continue. As process 1 of a container
+it ends them first on SIGTERM, each with its grace time. While the store cannot be reached nothing is started, and
+slots wait.
 
-A process of its own shows the pages on loopback: nightlatch open."""
+It also shows the web pages, on loopback: nightlatch open."""
 
 _EXAMPLES = """\
   nightlatch check && nightlatch serve
   nightlatch serve --config ~/jobs/nightlatch.toml
-  nightlatch serve --only-pages                      # beside plain cron lines
-  nightlatch slots                                   # what became of every due time"""
+  nightlatch serve --only-pages                      # if cron starts your jobs
+  nightlatch slots                                   # the outcome of every due time"""
 
 
 def main(argv: list[str]) -> int:
     parser = Parser("serve", _PURPOSE, _EXAMPLES)
     parser.add_argument("--only-pages", action="store_true", help="start nothing: only show the pages")
-    parser.add_argument("--read-only", action="store_true", help="with --only-pages: they change nothing")
-    parser.add_argument("--port", metavar="PORT", type=int, help="of the pages (default 4747, else the next free one)")
+    parser.add_argument("--read-only", action="store_true", help="with --only-pages: pages that cannot change anything")
+    parser.add_argument(
+        "--port", metavar="PORT", type=int, help="port of the pages (default 4747, or the next free one)"
+    )
     parser.add_argument("--no-pages", action="store_true", help="do not show the pages")
     parser.add_argument("--child", action="store_true", hidden=True, help="end when standard input does")
     args = parser.parse_args(argv)

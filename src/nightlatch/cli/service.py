@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from ..system.services import Service
 
 _PURPOSE = """\
-Let this machine serve the jobs of nightlatch.toml from login on (from boot on, where lingering is enabled): a systemd
-user unit, or a launchd agent on macOS. Prints what it writes.
+Run `nightlatch serve` from login on (from boot on, if lingering is enabled), as a systemd user unit or, on macOS, a
+launchd agent. Prints the files it writes.
 
-install   write the service with this shell's PATH and store, start it, and wait until it reports that it serves;
-          if it does not, print the end of its log. Repeat this when PATH has changed or Nightlatch has moved
-uninstall stop and remove it; active runs continue
-status    is it installed, does it run, and what is the last line of its log?"""
+install    write the service with this shell's PATH and store, start it, and wait until it reports that it is serving;
+           otherwise print the end of its log. Repeat this when PATH has changed or Nightlatch has moved
+uninstall  stop and remove it; active runs continue
+status     is it installed, is it running, and what is the last line of its log?"""
 
 _EXAMPLES = """\
   nightlatch service install

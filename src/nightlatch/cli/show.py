@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from ..runtime.shared.plan import Plan
 
 _PURPOSE = """\
-One run: what it is, its attempts, its timeline from the journal, what was refused, the end of its output,
-and what to type next. Of a job: its newest run. Of an effect (nightlatch once): how it stands. Reading changes nothing.
+Show one run: its attempts, its timeline from the journal, what was refused, the end of its output, and what to
+type next. For a job, show its newest run; for an effect (nightlatch once), its state. Nothing is changed.
 
-With --plan: what the job's newest dry-run found, effect by effect: `planned` would be done, `done` would not be
-done again, `in-doubt` and `begun` wait for a probe, a person, or the run that is doing it."""
+With --plan, show the effects that the job's newest dry-run found: `planned` would be done; `done` would not be done
+again; `in-doubt` and `begun` wait for a probe, a person, or the run that is doing it."""
 
 _EXAMPLES = """\
   nightlatch show 7k3f
@@ -50,7 +50,7 @@ _LONGEST = 400  # characters of a command, or of a line of output
 def main(argv: list[str]) -> int:
     parser = Parser("show", _PURPOSE, _EXAMPLES)
     parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id; or a job")
-    parser.add_argument("--plan", action="store_true", help="the job's newest dry-run")
+    parser.add_argument("--plan", action="store_true", help="show the job's newest dry-run")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args(argv)
     reader = open_reader(args.store)

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from ..observe.slots import JobLine
 
 _PURPOSE = """\
-What became of every due time: ran, collapsed into a later one, or skipped, with the reason.
+Show the outcome of every slot (due time): ran, collapsed into a later one, or skipped, with the reason.
 
-Without JOB a row a job: its next slot, what became of the last one, who works on it, whether one is overdue (unclaimed
-ten minutes after its time) and how many were skipped."""
+Without JOB, print one row per job: its next slot, the outcome of the last one, the machine that is working on it,
+whether a slot is overdue (not claimed ten minutes after its time) and how many were skipped."""
 
 _EXAMPLES = """\
   nightlatch slots
@@ -43,13 +43,13 @@ _COLOURS = {"ran": screen.GREEN, "collapsed": screen.YELLOW, "skipped": screen.Y
 
 def main(argv: list[str]) -> int:
     parser = Parser("slots", _PURPOSE, _EXAMPLES)
-    parser.add_argument("job", metavar="JOB", nargs="?", help="of this job")
+    parser.add_argument("job", metavar="JOB", nargs="?", help="only this job")
     parser.add_argument("--since", metavar="TIME", default="30d", help="how far to look back (default 30d)")
     parser.add_argument("--skip", metavar="TIME", help="do not run this slot")
     parser.add_argument(
-        "--from", metavar="TIME", help="slots from then on count, whatever was decided by a wrong clock"
+        "--from", metavar="TIME", help="after a wrong clock: schedule the job's slots from this time on again"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
     args = parser.parse_args(argv)
     onward = getattr(args, "from")
     if (args.skip or onward) and not args.job:
@@ -72,7 +72,7 @@ def _decide(reader: StoreReader, job: str, skip: str | None, onward: str | None)
         return 0
     assert onward
     row = person.go_on_from(float(round(moment(onward, "--from"))))
-    print(f"{job} goes on with {name_of(row.next_due)}; slots that ran are not run again")
+    print(f"{job} continues with {name_of(row.next_due)}; slots that ran are not run again")
     return 0
 
 

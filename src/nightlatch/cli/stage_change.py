@@ -53,8 +53,8 @@ def meaning(job: Job, stage: str) -> str:
     if stage == stages.MANUAL:
         return f"its slots are skipped; run it by hand: nightlatch run {job.name}"
     if stage == stages.UNATTENDED:
-        return "its slots run alone"
+        return "its slots run without you"
     if job.holds == stages.NOTHING:
         return "its slots run, and count as evidence"
-    what = "what a slot's run makes waits" if job.holds == stages.WRITES else "a slot waits, unstarted,"
-    return f"{what} for your word: nightlatch approve {job.name}"
+    what = "what a slot's run produces is published" if job.holds == stages.WRITES else "a due slot is started"
+    return f"{what} only when you approve it: nightlatch approve {job.name}"

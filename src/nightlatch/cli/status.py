@@ -17,11 +17,11 @@ from .json_out import print_json
 from .reading import open_reader, since_of
 
 _PURPOSE = """\
-The last night in one screen: what needs you first, then what runs, waits and is done.
+Show the last night on one screen: first what needs you, then the runs that are active, waiting and done.
 
-Each row ends in what to type after `nightlatch`. What is in doubt, needs attention or has lapsed stays here until
-somebody decides, and a failure for a day; the rest is from the last night, which begins at 22:00. This command changes
-nothing, and makes no store."""
+Each row ends with the subcommand to type after `nightlatch`. Runs that are in doubt, need attention or have lapsed stay
+here until somebody decides, and failures for a day; the rest is from the last night, which begins at 22:00. This
+command changes nothing and creates no store."""
 
 _EXAMPLES = """\
   nightlatch
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
 def main(argv: list[str]) -> int:
     parser = Parser("status", _PURPOSE, _EXAMPLES)
-    parser.add_argument("--since", metavar="TIME", help="how far to look back (default: to 22:00, its evening)")
+    parser.add_argument("--since", metavar="TIME", help="how far to look back (default: to 22:00 of that evening)")
     parser.add_argument(
-        "--exit-code", action="store_true", help="print nothing and exit with 0 unless something needs you: then 1"
+        "--exit-code", action="store_true", help="print nothing; exit with 1 if something needs you, else 0"
     )
-    parser.add_argument("--markdown", action="store_true", help="as a morning report")
-    parser.add_argument("--html", action="store_true", help="the same, as a page without links")
+    parser.add_argument("--markdown", action="store_true", help="print it as a report in Markdown")
+    parser.add_argument("--html", action="store_true", help="print it as an HTML page without links")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     args = parser.parse_args(argv)
     since = since_of(args.since)

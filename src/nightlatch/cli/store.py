@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     Part = tuple[str, Callable[[], object]]  # what it is, and what removes it
 
 _PURPOSE = """\
-The store itself, whatever is in it.
+Show or remove the store as a whole.
 
-show      its address, its id, and the folder on this machine that has its log (runs.log) and the output of runs
-remove    remove it for good, after a look: leases, done keys, gates, runs, output and journal. Of a git store the refs
-          below refs/nightlatch/ at the remote, and this machine's folder; of PostgreSQL the schema. Refused while a
-          lease is held. Targets that were written to stay as they are, with their marks beside them"""
+show      show its address, its id, and the folder on this machine with its log (runs.log) and the output of runs
+remove    show what it contains, ask, and remove it for good: leases, done keys, gates, runs, output and journal. For
+          a git store, the refs below refs/nightlatch/ at the remote and this machine's folder; for PostgreSQL, the
+          schema. Refused while a lease is held. Published targets stay, with their marks beside them"""
 
 _EXAMPLES = """\
   nightlatch store show
@@ -74,7 +74,7 @@ def _remove(where: str, store: Store, yes: bool) -> int:
             f"{advice.command('lease', 'release', first.name, '--force')}"
         )
     parts = _parts(where, store)
-    print(f"of the store {printable(store.url)} this goes for good:")
+    print(f"this will be removed for good from {printable(store.url)}:")
     for what, _ in parts:
         print(f"  {printable(what)}")
     if not yes:

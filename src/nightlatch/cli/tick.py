@@ -9,20 +9,20 @@ from .arguments import Parser
 from .serve import server
 
 _PURPOSE = """\
-Start what is due now, wait until it has ended, and exit: one round of `nightlatch serve`. For cron, launchd timers
-and CI.
+Start the jobs that are due now, wait until they have ended, and exit: one round of `nightlatch serve`. For cron,
+launchd timers and CI.
 
-Any number of ticks and servers share a store; each slot is started by one of them. The exit code is 0, or that of a
-run which did not succeed."""
+Any number of `tick` and `serve` processes may share a store; each slot is started by one of them. The exit code is 0,
+or that of a run that did not succeed."""
 
 _EXAMPLES = """\
-  * * * * * nightlatch tick --config ~/jobs/nightlatch.toml --detach    # a line of a crontab
+  * * * * * nightlatch tick --config ~/jobs/nightlatch.toml --detach    # in a crontab
   nightlatch tick"""
 
 
 def main(argv: list[str]) -> int:
     parser = Parser("tick", _PURPOSE, _EXAMPLES)
-    parser.add_argument("--detach", action="store_true", help="do not wait for what was started")
+    parser.add_argument("--detach", action="store_true", help="do not wait for the runs to end")
     args = parser.parse_args(argv)
     code = server(args.store).tick(detach=args.detach)
     # Alerts that no run sends: an overdue slot, a reminder, the digest.

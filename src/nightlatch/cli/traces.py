@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from ..observe.traces.spans import Span
 
 _PURPOSE = """\
-A run as a trace: the run, its attempts, their items, steps, effects and calls to models, with the ids that an
-OpenTelemetry receiver sees. A program that the run starts gets TRACEPARENT; one in the caller's environment is joined.
+Show a run as a trace: the run, its attempts, their items, steps, effects and calls to models, with the ids that an
+OpenTelemetry receiver sees. A run's command gets a TRACEPARENT; if the caller has one, the run joins that trace.
 
-`traces send` sends every run that is over and was not sent yet, `traces send RUN` that one again, by OTLP over HTTP.
-`serve` and finished runs do that by themselves where OTEL_EXPORTER_OTLP_ENDPOINT is set. All settings are OTEL_*
+`traces send` sends every finished run that was not sent yet, `traces send RUN` sends that one again, by OTLP over HTTP.
+If OTEL_EXPORTER_OTLP_ENDPOINT is set, `serve` and finished runs do that automatically. All settings are OTEL_*
 variables. Needs OpenTelemetry (pip install 'nightlatch[otel]')."""
 
 _EXAMPLES = """\
@@ -34,9 +34,9 @@ def main(argv: list[str]) -> int:
     parser = Parser("traces", _PURPOSE, _EXAMPLES)
     parser.usage = "nightlatch traces (RUN | send [RUN]) [options]"
     parser.add_argument("what", metavar="WHAT", help="a run, or send")
-    parser.add_argument("run", metavar="RUN", nargs="?", help="to send only this one, again")
-    parser.add_argument("--follow", action="store_true", help="send: until standard input is closed")
-    parser.add_argument("--json", action="store_true", help="one JSON object a span")
+    parser.add_argument("run", metavar="RUN", nargs="?", help="send only this one, again")
+    parser.add_argument("--follow", action="store_true", help="send: keep sending until standard input is closed")
+    parser.add_argument("--json", action="store_true", help="one JSON object per span")
     args = parser.parse_args(argv)
     if args.what == "send":
         return _send(args.store, args.run, go_on=args.follow)

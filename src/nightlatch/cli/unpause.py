@@ -15,7 +15,7 @@ from .only_people import require_person
 from .reading import existing
 
 _PURPOSE = """\
-End a job's pause. It goes on with its next slot: what came due meanwhile is skipped, not caught up."""
+End a job's pause. The job continues with its next slot; slots that came due during the pause stay skipped."""
 
 
 def main(argv: list[str]) -> int:
@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     if args.json:
         print_json(JobLine(row=row, last=None, overdue=False, skipped=0.0).facts())
     elif row.next_due < NEVER:
-        print(f"{args.job} goes on: its next slot is {screen.moment(row.next_due)}")
+        print(f"{args.job} is unpaused: its next slot is {screen.moment(row.next_due)}")
     else:
-        print(f"{args.job} goes on; it has no schedule, so it is only run by hand")
+        print(f"{args.job} is unpaused; it has no schedule, so it is only run by hand")
     return 0

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from .arguments import Namespace
 
 _PURPOSE = f"""\
-What runs have used: {", ".join(UNITS)}. By job (the default), or by any of {", ".join(BY)}, with shares, what a
-run takes and where the month ends at this pace. Days are of the time zone that the ledger was made in. Sums of days are
-kept for good; what single steps used is kept for as long as the runs.
+Show what runs have used ({", ".join(UNITS)}) by job, or by any of {", ".join(BY)}: with shares, the typical
+amount per run, and a forecast for the month. Days are counted in the time zone in which the ledger was created. Daily
+sums are kept for ever; the usage of single steps is kept as long as the runs.
 
 With --changes: has the job left its usual level of money, tokens, time or items, since which run, and what changed just
-before it? --usual accepts the new level."""
+before? --usual accepts the new level."""
 
 _EXAMPLES = """\
   nightlatch usage
@@ -41,16 +41,16 @@ _EXAMPLES = """\
 
 def main(argv: list[str]) -> int:
     parser = Parser("usage", _PURPOSE, _EXAMPLES)
-    parser.add_argument("job", metavar="JOB", nargs="?", help="of this job only")
+    parser.add_argument("job", metavar="JOB", nargs="?", help="only this job")
     parser.add_argument(
         "--by", metavar="WHAT", default="job", help=f"{', '.join(BY)}; several with commas (default job)"
     )
     parser.add_argument("--since", metavar="TIME", default="30d", help="how far to look back, or a day (default 30d)")
     parser.add_argument("--until", metavar="TIME", help="how long ago to stop, or a day (default: now)")
     parser.add_argument("--csv", action="store_true", help="comma-separated values, with a header")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.add_argument("--changes", action="store_true", help="of a job: when it left its usual level, and why")
-    parser.add_argument("--usual", action="store_true", help="of a job: accept its new level as the usual one")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser.add_argument("--changes", action="store_true", help="for a job: when it left its usual level, and why")
+    parser.add_argument("--usual", action="store_true", help="for a job: accept its new level as the usual one")
     args = parser.parse_args(argv)
     reader = open_reader(args.store, listing=True)
     if args.changes or args.usual:
@@ -65,7 +65,7 @@ def _report(reader: StoreReader, args: Namespace) -> int:
     if unknown := [word for word in by if word not in BY] or [word for word in by if by.count(word) > 1]:
         raise UsageError(f"--by {unknown[0]!r}: use {', '.join(BY)}, each once, with commas between them")
     if any(word in REPORTED for word in by) and (apart := [word for word in by if word not in WITH_REPORTED]):
-        raise UsageError(f"--by {apart[0]} is by sums of days, and {', '.join(REPORTED)} by single reports: drop one")
+        raise UsageError(f"--by {apart[0]} cannot be combined with {', '.join(REPORTED)}: drop one")
     since, until = _day(reader, args.since, "--since"), _day(reader, args.until, "--until") if args.until else "9"
     found = report(reader, by, job=args.job, since=since, until=until)
     if args.json:

@@ -33,7 +33,7 @@ def show(reader: StoreReader, job: str, *, json: bool) -> int:
             print_json({**change.facts(), "job": job})
         return 0
     if seen.runs < FEWEST:
-        print(f"{printable(job)} has {seen.runs} runs that succeeded: what is usual is known from {FEWEST} on")
+        print(f"{printable(job)} has {seen.runs} runs that succeeded: it takes {FEWEST} to know its usual level")
         return 0
     _usual(seen)
     for change in seen.changes[:_SHOWN]:
@@ -43,7 +43,7 @@ def show(reader: StoreReader, job: str, *, json: bool) -> int:
     for what, levels in seen.levels.items():
         for wild in levels.wild[-3:]:
             one = f"{_amount(what, wild.point.amount)}, {figures.times(wild.factor)} the usual"
-            print(f"one wild run {screen.local(wild.point.at)}: {one}   {advice.command('show', wild.point.run)}")
+            print(f"one outlier {screen.local(wild.point.at)}: {one}   {advice.command('show', wild.point.run)}")
     if seen.current:
         print(f"\nIs that the new usual level? {advice.command('usage', job, '--usual')}")
     return 0

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..runtime.shared.verdict import Verdict
 
-QUIET = "print nothing unless it failed or needs you; its output is kept, and its end shown if it failed (for cron)"
+QUIET = "for cron: print nothing unless it failed (then with the end of its output) or needs you"
 
 
 def show(ended: Verdict, *, quiet: bool = False) -> None:

@@ -182,7 +182,7 @@ class Jobs:
             taken = _taken({key: _OF_A_JOB[key] for key in PER_HOST if key in _OF_A_JOB}, given, section)
             found = self._target(given, section) if "command" in given else None
             if batch and found:
-                section.mistake("a batch has one command on all machines: its items are done by it", "command")
+                section.mistake("a batch must have the same command on all machines", "command")
                 found = None
             if not hosts.same(host, self._host):
                 continue

@@ -78,7 +78,7 @@ def load(path: str, *, host: str = "") -> Config:
     top = Section(document, (), folder, mistakes)
     known = top.table((*rows, *TABLES, *RESERVED))
     for name in known.keys() & set(RESERVED) - rows.keys():
-        known[name].mistake(f"{name} is reserved: it is not part of this version")
+        known[name].mistake(f"{name} is reserved for a later version")
     settings = {name: row.read(known[name]) for name, row in rows.items() if name in known}
     jobs = Jobs(
         timezone=settings.get("timezone") or zone.name(),

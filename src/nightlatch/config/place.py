@@ -48,7 +48,7 @@ def require() -> str:
     """The file that applies here; raises `BadConfig` if there is none."""
     file = find()
     if not file:
-        raise BadConfig("there is no nightlatch.toml here, nor above, nor in the user's config folder: nightlatch init")
+        raise BadConfig("there is no nightlatch.toml here, above, or in your config folder. Create one: nightlatch init")
     return file
 
 

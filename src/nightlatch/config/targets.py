@@ -83,7 +83,7 @@ def python(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> 
     try:
         packed = json.dumps({"args": [], "kwargs": {}, "args" if isinstance(arguments, list) else "kwargs": arguments})
     except TypeError:
-        raise UsageError("args holds a date or time: write it as a text") from None
+        raise UsageError("args contains a date or time: write it as a string") from None
     where = f"{os.path.join(folder, module)}:{function}" if module.endswith(".py") else name
     if module.endswith(".py") and not os.path.isfile(os.path.join(folder, module)):
         raise UsageError(f"python: there is no file {shown(os.path.join(folder, module))}")
@@ -105,7 +105,7 @@ def agent(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> F
         ).check()
         made = asked.command(interpreter, definition)
     except TypeError:
-        raise UsageError("agent holds a date or time: write it as a text") from None
+        raise UsageError("agent contains a date or time: write it as a string") from None
     return Found(target=made, defined_as=("agent", made.defined_as), files=(file,) if file else ())
 
 

@@ -34,30 +34,38 @@ class Batch:
     key: str = options.text("the fields that name an item: '{site}/{slug}'", metavar="TEMPLATE", where=_HERE)
     format: str = options.text("jsonl, csv or lines", metavar="FORMAT", choices=FORMATS, where=_HERE)
     jobs: int = options.whole("how many at a time; also -j N", 1, where=_HERE)
-    timeout: float | None = options.bound("for one item, then it is ended and failed", "none", where=_HERE)
-    retries: int = options.whole("more tries in this start", where=_HERE)
-    backoff: float = options.time("before the first of them; doubles", "1s", where=_HERE)
+    timeout: float | None = options.bound(
+        "for each item; one that takes longer is ended and has failed", "none", where=_HERE
+    )
+    retries: int = options.whole("how often to try a failed item again in this start", where=_HERE)
+    backoff: float = options.time("pause before the first retry; doubles each time", "1s", where=_HERE)
     fail_fast: bool = options.flag("start nothing more after the first failed item", where=_HERE)
-    max_failures: str = options.text("start nothing more after so many failed", metavar="N|P%", where=_HERE)
+    max_failures: str = options.text("start nothing more after this many failures", metavar="N|P%", where=_HERE)
     lost: str = options.text(
-        "doubt (default) or again (with --publish): items in flight when it died",
+        "items in flight when a batch died: doubt (default) or again (default with --publish)",
         metavar="POLICY",
         choices=LOST_POLICIES,
         where=_HERE,
     )
-    retry_failed: bool = options.flag("also what was set aside, since it failed for good", where=_HERE, defines=False)
-    publish: tuple[str, ...] = options.texts(
-        "from the item's own fresh folder, where it runs, to a file, folder or s3://", metavar="FROM=TO", where=_HERE
+    retry_failed: bool = options.flag(
+        "also retry items that were set aside after a permanent failure", where=_HERE, defines=False
     )
-    budget: tuple[Cap, ...] = options.item_caps("usd/item=0.1,usd=5,usd/day=10: of an item, of the batch", where=_HERE)
+    publish: tuple[str, ...] = options.texts(
+        "run each item in a fresh folder and publish FROM there to a file, folder or s3://",
+        metavar="FROM=TO",
+        where=_HERE,
+    )
+    budget: tuple[Cap, ...] = options.item_caps(
+        "the most an item or the batch may use: usd/item=0.1,usd=5,usd/day=10", where=_HERE
+    )
     meter: str = options.text(
-        "gateway (the default with a cap in usd, tokens or calls), report or output: what meters it",
+        "how usage is measured: gateway (default with a cap in usd, tokens or calls), report or output",
         metavar="HOW",
         choices=METERS,
         where=_HERE,
     )
-    shell: bool = options.flag("give CMD, one line, to sh; values stay values", where=_HERE)
-    pass_store: bool = options.flag("let Nightlatch's commands inside an item have the store's password", where=_HERE)
+    shell: bool = options.flag("run CMD as one shell line; item values are passed safely as parameters", where=_HERE)
+    pass_store: bool = options.flag("let nightlatch commands inside an item use the store's password", where=_HERE)
 
     def check(self, name: Names = as_flag) -> Batch:
         """Return this batch if its options fit together; otherwise raise `BadOption`, which says what to add."""

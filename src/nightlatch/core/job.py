@@ -51,15 +51,15 @@ class Job:
     defined_as: str = ""  # its definition in nightlatch.toml, where target and options do not show it; "": they do
 
     schedule: tuple[str, ...] = options.texts(
-        'when it is due: "0 2 * * *", "@daily", "every 45m", or a list of those; without it by hand only',
+        'when it is due: "0 2 * * *", "@daily", "every 45m", or a list of those; omit it for a job run only by hand',
         metavar="WHEN",
         where=OF_THE_FILE,
     )
-    key: str = options.text("what is processed: a key that is done is not done again", defines=False, where=OF_CODE)
-    slot: str = options.text("the newest due time of this schedule is slot and key", metavar="WHEN", where=OF_CODE)
+    key: str = options.text("names the work: once a key is done, it is not done again", defines=False, where=OF_CODE)
+    slot: str = options.text("use this schedule's newest due time as slot and key", metavar="WHEN", where=OF_CODE)
     tz: str = options.text("the schedule's time zone (default: this machine's)", metavar="ZONE")
     overlap: str = options.text(
-        "skip, queue or cancel: what becomes of a slot while the run before it is still at work",
+        "what happens to a slot that comes due while the previous run is still working: skip, queue or cancel",
         SKIP,
         metavar="POLICY",
         choices=OVERLAPS,
@@ -68,15 +68,18 @@ class Job:
         where=OF_THE_FILE,
     )  # fmt: skip
     catch_up: str = options.text(
-        "one: the newest of the slots that were missed is run; none: a slot that was missed is skipped",
+        "after missed slots: one (run the newest of them) or none (skip them all)",
         ONE,
         metavar="POLICY",
         choices=CATCH_UPS,
         where=OF_THE_FILE,
     )
-    late: float | None = options.bound("a slot that is older than this is not run", "none", where=OF_THE_FILE)
+    late: float | None = options.bound("skip a slot that is more overdue than this", "none", where=OF_THE_FILE)
     jitter: float = options.time(
-        "put each slot off by up to this much, by a hash of job and slot", "0s", where=OF_THE_FILE, defines=False
+        "delay each slot by up to this much; the delay depends only on job and slot",
+        "0s",
+        where=OF_THE_FILE,
+        defines=False,
     )
     hosts: tuple[str, ...] = options.texts(
         "the machines that may run it, in this order; each waits 30s longer than the one before it",
@@ -92,63 +95,66 @@ class Job:
         defines=False,
     )
     hold: str = options.text(
-        "what a supervised job's run waits with for `nightlatch approve`: writes (the default with publish), start "
-        "(without), or none",
+        "what a supervised job holds back until `nightlatch approve`: writes (default with publish), start (default "
+        "without), or none",
         metavar="WHAT",
         choices=HOLDS,
         where=OF_THE_FILE,
         defines=False,
     )
     expires: float = options.time(
-        "how long it waits for that; then it is cancelled", "3d", where=OF_THE_FILE, defines=False
+        "how long it waits for the approval before it is cancelled", "3d", where=OF_THE_FILE, defines=False
     )
     promote_after: tuple[int, ...] = options.wholes(
-        "clean runs that a promotion takes, as manual and as supervised",
+        "clean runs needed for a promotion: from manual, and from supervised",
         PROMOTE_AFTER,
         where=OF_THE_FILE,
         defines=False,
     )
     tags: tuple[tuple[str, str], ...] = options.pairs(
-        'what usage is counted by, as in {site = "example.org"}', where=OF_THE_FILE, defines=False
+        'label its usage, as in {site = "example.org"}', where=OF_THE_FILE, defines=False
     )
     version: tuple[str, ...] = options.texts(
-        'prints the version of what it runs, as in ["claude", "--version"]; asked once for each change of the program',
+        'prints the version of the program, as in ["claude", "--version"]; called again when the program has changed',
         metavar="CMD",
         where=OF_THE_FILE,
         defines=False,
     )
-    ttl: float | None = options.time("the lease's (default 60s)")
-    wait: float = options.time("how long to wait while it is held", "0s")
-    timeout: float | None = options.bound("wall clock, or none", "1h")
-    stall: float | None = options.bound("end it when progress does not advance for so long")
-    progress: tuple[str, ...] = options.texts("report, or a file or folder that changes", metavar="SOURCE")
+    ttl: float | None = options.time("how long the lease lasts without a renewal (default 60s)")
+    wait: float = options.time("how long to wait if the lease is held", "0s")
+    timeout: float | None = options.bound("end it after this long (wall clock), or none", "1h")
+    stall: float | None = options.bound("end it after this long without progress")
+    progress: tuple[str, ...] = options.texts(
+        "what counts as progress: report, or changes to this file or folder", metavar="SOURCE"
+    )
     grace: float = options.time("time between SIGTERM and SIGKILL", "10s")
-    budget: tuple[Cap, ...] = options.caps("usd=2,usd/day=10,tokens/month=1000000")
+    budget: tuple[Cap, ...] = options.caps("the most it may use: usd=2,usd/day=10,tokens/month=1000000")
     meter: str = options.text(
-        "gateway (the default with a cap in usd, tokens or calls), report or output: what meters it",
+        "how usage is measured: gateway (default with a cap in usd, tokens or calls), report or output",
         metavar="HOW",
         choices=METERS,
     )
-    env: tuple[tuple[str, str], ...] = options.variables("for the command")
+    env: tuple[tuple[str, str], ...] = options.variables("a variable for the command")
     env_file: str = options.text(
-        "a file with lines NAME=VALUE for the command, read at each start; the values count as secrets",
+        "a file of NAME=VALUE lines for the command, read at each start; all its values are treated as secrets",
         metavar="FILE",
         where=OF_THE_FILE,
     )
     cwd: str = options.text("where the command runs", metavar="FOLDER")
     workspace: str = options.text("scratch, git or git:URL#branch: run it in a fresh folder", metavar="KIND")
     publish: tuple[str, ...] = options.texts(
-        "or git: after success, from the workspace to a file, folder/ or s3://", metavar="FROM=TO"
+        "after success, publish FROM in the workspace to a file, folder/ or s3://; or git", metavar="FROM=TO"
     )
-    input: tuple[str, ...] = options.texts("record its sha256", metavar="FILE")
+    input: tuple[str, ...] = options.texts("record this file's sha256 with the run", metavar="FILE")
     require: tuple[str, ...] = options.texts(
-        "a line for the shell that must succeed first, or the command is not started", metavar="LINE"
+        "a shell line that must succeed first; otherwise the command is not started", metavar="LINE"
     )
     ensure: tuple[str, ...] = options.texts(
-        "one that must succeed after it, or nothing is published and a person has to look", metavar="LINE"
+        "a shell line that must succeed afterwards; otherwise nothing is published and the run needs attention",
+        metavar="LINE",
     )
     ping: str = options.text(
-        "tell this address: URL/start, URL, URL/fail; URL/log while it waits (as Healthchecks reads them)",
+        "notify this address, as Healthchecks expects: URL/start, URL, URL/fail; URL/log while it waits",
         metavar="URL",
         defines=False,
     )
@@ -157,12 +163,14 @@ class Job:
         metavar="POLICY",
         choices=LOST_POLICIES,
     )
-    pass_store: bool = options.flag("let Nightlatch's commands inside it have the store's password")
+    pass_store: bool = options.flag("let nightlatch commands inside the run use the store's password")
     keep_awake: bool = options.flag("keep the machine from sleeping while it runs")
-    retries: int = options.whole("more attempts if it fails")
-    backoff: float = options.time("before the first of them; doubles", "10s")
-    again: bool = options.flag("from the beginning, although the key is done", where=OF_A_START, defines=False)
-    new: bool = options.flag("without a key: a new run, not the unfinished one", where=OF_A_START, defines=False)
+    retries: int = options.whole("how often to try again if it fails")
+    backoff: float = options.time("pause before the first retry; doubles each time", "10s")
+    again: bool = options.flag("start from the beginning, even if the key is done", where=OF_A_START, defines=False)
+    new: bool = options.flag(
+        "without a key: start a new run, do not continue an unfinished one", where=OF_A_START, defines=False
+    )
 
     def check(self, name: Names = as_flag) -> Job:
         """Return this job if its options fit together; otherwise raise `BadOption`, which says what to add.

@@ -73,7 +73,7 @@ def _encode_named(part: Part) -> bytes:
             raise UsageError(f"{part} cannot be part of a key: it is not a finite number")
         return _framed(b"m", f"{part.normalize() + 0:f}".encode())
     raise UsageError(
-        f"a {type(part).__name__} cannot be part of a key: it has no form that is the same tomorrow; "
+        f"a {type(part).__name__} cannot be part of a key: it has no stable form; "
         f"pass text, numbers, dates, or lists and dicts of them"
     )
 

@@ -120,7 +120,7 @@ class Begun:
         same = [entry for entry in begun if entry.key == new.key]
         if len(begun) >= Begun.MOST and not same:
             raise InDoubt(
-                f"{len(begun)} keys under this lease were begun and have not ended, and the list holds no more. Decide "
+                f"{len(begun)} keys under this lease were begun and have not ended, and the list is full. Decide "
                 f"some of them first: nightlatch status lists them"
             )
         dropped = {entry.token for entry in same[: max(len(same) + 1 - Begun.MOST_OF_KEY, 0)]}

@@ -90,7 +90,7 @@ class Option:
         try:
             found = self._read(value, what)
             if found in self.refused:
-                raise UsageError(f"{what} {found!r} is not offered: {self.refused[found]}")
+                raise UsageError(f"{what} {found!r} is not supported: {self.refused[found]}")
             if self.choices and found not in self.choices:
                 raise UsageError(f"{what} {found!r} is not known: use one of {', '.join(self.choices)}")
             return found

@@ -186,7 +186,7 @@ def read(cursor: Cursor) -> Row:
         )  # fmt: skip
     except TypeError as error:  # what a newer program added, a move of ours would drop
         raise StoreUnreachable(
-            f"the row of {cursor.job} was moved by a newer Nightlatch ({error}): upgrade this one"
+            f"the row of {cursor.job} was written by a newer Nightlatch ({error}): upgrade this one"
         ) from error
 
 

@@ -106,7 +106,7 @@ class Cron:
         self._follows_the_wall = fields[0][0] == "*" or fields[1][0] == "*"
         self._times = [3600 * hour + 60 * minute for hour in sorted(found.hours) for minute in sorted(found.minutes)]
         if next(self._matches(0, _LONGEST_WINDOW), None) is None:
-            raise UsageError(f"{expression!r} has never been due and never will be: there is no such date")
+            raise UsageError(f"{expression!r} is never due: there is no such date")
 
     def next(self, after: float) -> int:
         return next(self.walk(after))

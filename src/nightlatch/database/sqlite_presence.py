@@ -39,6 +39,6 @@ def begin_anew(path: str) -> None:
 
 def _gone(path: str, problem: str) -> StoreUnreachable:
     return StoreUnreachable(
-        f"the store {path} {problem}. Or go on without what it knew of leases, done keys and gates: "
+        f"the store {path} {problem}. Or start a new one, without its leases, done keys and gates: "
         f"nightlatch migrate --new --store sqlite:///{path}"
     )

@@ -53,7 +53,7 @@ def install(repository: str, branches: list[str]) -> str:
         raise UsageError(f"{repository} is not a bare git repository: name the one that people push to")
     path = os.path.join(folder, "pre-receive")
     if os.path.lexists(path) and _MARK not in _text(path):
-        raise UsageError(f"{path} is a hook of your own: call the guard from it, or move it away")
+        raise UsageError(f"{path} is your own hook: call the guard from it, or move it away")
     guarded = list(map(names.branch, branches))
     for branch in guarded:
         if any(sign in branch for sign in "'\"$`"):

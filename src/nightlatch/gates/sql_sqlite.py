@@ -146,7 +146,7 @@ class Sqlite:
     def _own_connection(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
         reason = storage.not_local(self.path)
         if reason:
-            raise GateUnreachable(f"{self.path} cannot be gated: {reason}, where SQLite's locks are not sure to hold")
+            raise GateUnreachable(f"{self.path} cannot be gated: {reason}, where SQLite's locks are not reliable")
         if not create and not os.path.exists(self.path):
             raise UsageError(f"there is no database {self.path}")
         with self._explain_errors():

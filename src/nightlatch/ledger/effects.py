@@ -213,7 +213,7 @@ class Effects:
         if not rows:
             # Raised inside the transaction, so that nothing of it stays.
             raise StaleToken(
-                f"the effect {key} has moved on: somebody else has begun or judged it. Nothing was recorded here; "
+                f"the effect {key} has changed: another process has begun or resolved it. Nothing was recorded here; "
                 f"look again: {advice.command('show', key)}"
             )
         moved = EFFECT.read(rows[0])

@@ -98,7 +98,7 @@ class RunFence:
     def _go_on(self, run: RunRow) -> None:
         if run.head not in self._unsure:
             raise StaleToken(
-                f"{title(run)} is written by another with this very grant (token {run.token}), and a run has one "
+                f"another process writes {title(run)} with the same grant (token {run.token}), and a run has one "
                 f"writer. Nothing was written; stop this one"
             )
         self.landed.add(run.head)

@@ -53,7 +53,7 @@ def waiting(reader: StoreReader, what: str) -> RunRow:
             f"{what} waits for an approval on {claim.held['host']}, where its workspace is: there, {there}"
         )
     look = advice.command("slots") if row else advice.command("runs")
-    raise UsageError(f"neither a run nor a job {what!r} waits for an approval. Look: {look}")
+    raise UsageError(f"no run or job {what!r} waits for an approval. Look: {look}")
 
 
 def writes(reader: StoreReader, run: RunRow) -> list[PlannedWrite]:

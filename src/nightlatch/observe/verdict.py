@@ -130,7 +130,7 @@ def _refused(number: int) -> str:
 
 
 def _whole(whole: bool | None) -> str:
-    return "The journal is whole." if whole else ""
+    return "The journal is intact." if whole else ""
 
 
 # ── one run ──

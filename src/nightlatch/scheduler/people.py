@@ -31,7 +31,7 @@ class JobSlots:
     def pause(self, until: float = 0.0, reason: str = "") -> Row:
         now = self._store.clock()
         if until and until <= now:
-            raise UsageError("--until is over already: give a time to come, as in 2d or 2026-12-01T08:00")
+            raise UsageError("--until is in the past: give a time in the future, as in 2d or 2026-12-01T08:00")
         row = self._move(lambda row: replace(row, paused=Pause(by=self._by, at=now, until=until, reason=reason)))
         self._note(kinds.PAUSED, by=self._by, until=name_of(int(until)) if until else None, reason=reason or None)
         return row
@@ -59,7 +59,7 @@ class JobSlots:
                 raise UsageError(f"{name_of(slot)} is not a slot of {self._job}: {_next(row, now)}")
             if slot <= row.slot or slot in row.passed:
                 look = advice.command("slots", self._job)
-                raise UsageError(f"{name_of(slot)} is decided already: {look} says how")
+                raise UsageError(f"{name_of(slot)} was already decided: {look} says how")
             return replace(row, passed=tuple(sorted({*row.passed, slot})))
 
         row = self._move(change)
@@ -74,7 +74,7 @@ class JobSlots:
         """Count slots from `time` on, whatever the row says: for a row that a wrong clock has moved ahead."""
         if time > self._store.clock():  # a store would refuse the move
             pause = advice.command("pause", self._job, "--until", name_of(time).removesuffix("Z"))
-            raise UsageError(f"--from {name_of(time)} is to come, and a job goes on from a time that is over. {pause}")
+            raise UsageError(f"--from {name_of(time)} is in the future. To skip the slots until then: {pause}")
 
         def change(row: Row) -> Row:
             times = times_of(row.schedule)

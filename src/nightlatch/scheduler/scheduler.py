@@ -351,7 +351,7 @@ class Scheduler:
             job = plan.new.job
             if job in self._removed:
                 if mine:
-                    self._say(f"{job} has left the file: nothing is due for it any more")
+                    self._say(f"{job} is no longer in the file, so it is no longer due")
                     self._forget(job)
                 continue
             if not mine:

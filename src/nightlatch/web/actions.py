@@ -105,7 +105,7 @@ class Actions:
     def _run(self, reader: StoreReader, form: dict[str, str]) -> str:
         job, slot = form.get("job", ""), form.get("slot", "")
         if job not in self._site.configured():
-            raise UsageError(f"{job} is not a job of the nightlatch.toml that counts here")
+            raise UsageError(f"{job} is not a job of the nightlatch.toml that the pages use")
         if slot:
             _unmoved_row(reader, form)
         _start(reader, "run", job, *(["--slot", slot] if slot else []))
@@ -117,7 +117,7 @@ class Actions:
         if run.held is None or run.head != form.get("head"):
             raise MovedOn(_meanwhile(reader, run))
         if run.job not in self._site.configured():
-            raise UsageError(f"{run.job} is not a job of the nightlatch.toml that counts here")
+            raise UsageError(f"{run.job} is not a job of the nightlatch.toml that the pages use")
         if not reader.store.lists_begun:  # else the job's row decides, when the command line takes the run over
             open_for(reader.url).approve(run.id, run.head, person())
         _start(reader, "approve", run.id, "--yes")

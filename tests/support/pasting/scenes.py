@@ -42,7 +42,7 @@ CODES = {
     "nightlatch alerts test webhook": 1,  # nothing listens
     "nightlatch service status": 1,  # it is not installed, and says so
     "nightlatch usage articles --usual": 64,  # nothing has changed
-    "nightlatch promote articles      # supervised → unattended: three approved ones": 77,  # one was
+    "nightlatch promote articles      # supervised → unattended: three approved runs": 77,  # one was
     '[[ $status = 2* ]] || exec nightlatch fail --http "$status" --retry-after "$after"': 75,  # nothing listens
 }
 

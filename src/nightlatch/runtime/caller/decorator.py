@@ -179,6 +179,6 @@ def _module(function: Any) -> str:
     file = getattr(main, "__file__", None)
     if not file:
         raise UsageError(
-            f"{function.__name__} is not defined in a file, so another process cannot find it: put it into one"
+            f"{function.__name__} is not defined in a file, so another process cannot find it: put it into a file"
         )
     return os.path.abspath(str(file))

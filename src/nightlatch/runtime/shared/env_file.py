@@ -37,7 +37,7 @@ def _read(path: str) -> Iterator[tuple[str, str]]:
         name, equals, value = text.partition("=")
         name, value = name.rstrip(), value.strip()
         if not equals or not name.isidentifier() or name.startswith("NIGHTLATCH_"):
-            raise BadConfig(f"{path}:{number}: write NAME=VALUE; a name that begins with NIGHTLATCH_ is the run's own")
+            raise BadConfig(f"{path}:{number}: write NAME=VALUE; names that begin with NIGHTLATCH_ are reserved")
         if value[:1] in ("'", '"') and value[-1:] == value[:1] and len(value) > 1:
             value = value[1:-1]
         yield name, value

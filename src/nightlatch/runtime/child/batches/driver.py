@@ -201,7 +201,7 @@ class BatchDriver:
                 child.end(f"ended by signal {self.signal} to the batch")
         elif self.signal == signal.SIGINT and self.running and not self.announced:
             self.announced = True
-            print("nightlatch: finishing what is in flight; Ctrl-C again ends it", file=sys.stderr)
+            print("nightlatch: finishing active items; Ctrl-C again kills them", file=sys.stderr)
 
     def _wait(self, pausing: bool) -> None:
         self._obey_signals()

@@ -28,7 +28,7 @@ def acquire(
     """
     if tree.DRY_RUN in os.environ:
         raise UsageError(
-            f"{name} is not taken: this is a dry-run ({tree.DRY_RUN} is set), which takes no lease. Put what "
+            f"{name} is not taken: this is a dry-run ({tree.DRY_RUN} is set), which takes no lease. Put work that "
             f"needs one into an effect of the job"
         )
     started = clock.now()

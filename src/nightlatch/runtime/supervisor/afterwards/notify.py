@@ -28,7 +28,7 @@ def start_senders(file: str, store: str) -> None:
         if trace.has_receiver(os.environ):
             _start("traces", file, store)
     except OSError as error:
-        print(f"nightlatch: nobody is told of it now, since no process could be started: {error}", file=sys.stderr)
+        print(f"nightlatch: no alert is sent now, since no process could be started: {error}", file=sys.stderr)
 
 
 def _start(what: str, path: str, store: str) -> None:

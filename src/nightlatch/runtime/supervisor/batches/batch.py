@@ -287,8 +287,8 @@ def _check_key(ledger: Ledger, batch: Batch) -> None:
     begun = _begun_with(ledger, batch)
     if begun and begun != clean(batch.key or _WHOLE) and ledger.items.counts(batch.name):
         raise UsageError(
-            f"the batch {batch.name} was begun with --key {shlex.quote(begun)}: by another key all its items would be "
-            f"new, and done again. Go on as it was begun, or begin a batch under another name"
+            f"the batch {batch.name} was begun with --key {shlex.quote(begun)}: with another key all its items would "
+            f"be new, and done again. Use that key, or begin a batch under another name"
         )
 
 
@@ -299,7 +299,7 @@ def _check_home(store: Store, ledger: Ledger, name: str) -> None:
     if home and home.value.split(" ")[0] != ledger.id:
         raise Busy(
             f"the batch {name} was begun by {home.value.partition(' ')[2]}, and only the ledger there knows which of "
-            f"its items are done. Go on there, or share a store that has the ledger in it (postgresql://…)"
+            f"its items are done. Continue there, or share a store that has the ledger in it (postgresql://…)"
         )
 
 

@@ -162,7 +162,7 @@ class GatewayProcess:
         self._accounts.abandon()
         self._accounts.answers.clear()
         if len(self._started) == _TIMES and clock.now() - self._started[0] < _QUICK * _TIMES:
-            raise Error("the gateway ended again and again: see what it printed, and report it")
+            raise Error("the gateway keeps ending: see its output, and report it")
         self._start()
 
     def _bury(self) -> None:

@@ -58,8 +58,8 @@ def source(spec: str) -> Source:
     code, local, _ = here.run("rev-parse", "--git-common-dir")
     if code:
         raise UsageError(
-            f"--workspace git is a clone of the repository in this folder, and {here.folder} is in none. Change to it, "
-            f"or name one: git:https://host/path#main"
+            f"--workspace git is a clone of the repository in this folder, and {here.folder} is not in one. Change to "
+            f"it, or name one: git:https://host/path#main"
         )
     branch = here.branch()
     name = here.run("config", f"branch.{branch}.remote")[1] or "origin"

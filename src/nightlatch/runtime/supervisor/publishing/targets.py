@@ -68,7 +68,7 @@ class ReplaceTarget:
             raise UsageError(f"--publish {text!r}: FROM is a path in the workspace, not starting with / and without ..")
         if to.startswith("git+"):
             raise UsageError(
-                f"--publish {text!r}: a branch is pushed to, by --publish git with --workspace git:URL#branch"
+                f"--publish {text!r}: to push to a branch, use --publish git with --workspace git:URL#branch"
             )
         is_url = "://" in to
         if not is_url and os.path.isdir(to) and not os.path.islink(to.rstrip("/")):
