@@ -48,7 +48,9 @@ def require() -> str:
     """The file that applies here; raises `BadConfig` if there is none."""
     file = find()
     if not file:
-        raise BadConfig("there is no nightlatch.toml here, above, or in your config folder. Create one: nightlatch init")
+        raise BadConfig(
+            "there is no nightlatch.toml here, above, or in your config folder. Create one: nightlatch init"
+        )
     return file
 
 

@@ -269,7 +269,7 @@ def _journal(reader: StoreReader, audit: AuditResult | None) -> Figure:
     if audit is not None:
         read = f"{count(audit.entries)} entries in {count(audit.chains)} chains"
         return Figure(
-            name="Journal", number="broken" if audit.breaks else "whole", note=read, href="journal?verify=1", spark=""
+            name="Journal", number="broken" if audit.breaks else "intact", note=read, href="journal?verify=1", spark=""
         )
     chains = len(reader.ledger.history.jobs())
     note = f"of {count(chains)} job{'' if chains == 1 else 's'}; verify it"
