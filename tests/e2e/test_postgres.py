@@ -182,7 +182,7 @@ def test_a_server_that_cannot_be_written_to(postgres: PostgresServer, postgres_u
 def test_without_psycopg(tmp_path: Path, state_home: Path) -> None:
     (tmp_path / "psycopg.py").write_text("raise ImportError('No module named psycopg')")
     url = f"postgresql://me:{SECRET}@127.0.0.1/db"
-    _one_line(url, 69, "pip install 'nightlatch[postgres]'", env={"PYTHONPATH": str(tmp_path)})
+    _one_line(url, 69, "-m pip install 'psycopg[binary]>=3.2'", env={"PYTHONPATH": str(tmp_path)})
 
 
 def test_the_warden_does_without_the_driver(postgres_url: str) -> None:

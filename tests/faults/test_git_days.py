@@ -97,5 +97,5 @@ def test_check_says_what_is_counted_on_each_machine_alone(git_url, sqlite_url, t
     config = tmp_path / "nightlatch.toml"
     config.write_text('budget = { "usd/day" = 20 }\n[jobs.night]\ncommand = ["true"]\nbudget = { "usd/day" = 5 }\n')
     found = nightlatch(git_url, "check", "--config", str(config))
-    assert "budget usd/day=20 for all jobs together: counted on each machine alone" in found.stdout, found
-    assert "on each machine alone" not in nightlatch(sqlite_url, "check", "--config", str(config)).stdout
+    assert "budget usd/day=20 for all jobs together: counted on each machine separately" in found.stdout, found
+    assert "on each machine separately" not in nightlatch(sqlite_url, "check", "--config", str(config)).stdout

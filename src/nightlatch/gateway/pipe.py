@@ -28,6 +28,7 @@ class Pipe(asyncio.Protocol):
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._last = 0
         self._room: Room | None = None
+        self._called = False
         self._settings: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._closed = asyncio.Event()
         self.over = asyncio.Event()
@@ -76,6 +77,13 @@ class Pipe(asyncio.Protocol):
             future.cancel()
 
     # ── to the supervisor ──
+
+    def called(self) -> None:
+        """A client has called: from now on the supervisor waits for our last messages. Sent at once, once."""
+        if not self._called:
+            self._called = True
+            self._unsent.append(_encode({"do": "called"}).encode() + b"\n")
+            self._flush()
 
     async def hold(self, call: Call, **about: Any) -> dict[str, Any]:
         """Ask for a call; `about` has when it arrived (`at`), its model, item and agent.

@@ -58,6 +58,7 @@ class RequestHandler:
         plain = routes.PLAIN.get(vendor, routes.MESSAGES)
         if key != self._key or vendor not in _VENDORS:
             return _stale(plain)
+        self._pipe.called()
         path = re.sub("/+", "/", path).rstrip("/")
         if request.method == "POST" and (dialect := routes.metered(vendor, path)) is not None:
             return await self._metered(request, vendor, dialect, path, item)

@@ -63,6 +63,7 @@ class Accounts:
         self._look_at = float("inf")
         self.answers: list[dict[str, Any]] = []
         self.last = 0  # number of the last call
+        self.called = False  # the gateway has answered a client
         self.has_login = False  # a client has used its own login, not a key that we know
         self.refusals = 0
         self.defied = 0  # refused calls that began after the first refusal
@@ -115,6 +116,10 @@ class Accounts:
         message["call"] = Call(**message["call"])
         self._waiting.append(message)
         self.serve()
+
+    def _do_called(self, message: dict[str, Any]) -> None:
+        """A client has called the gateway, which may have more to report when the command has ended."""
+        self.called = True
 
     def _do_held(self, message: dict[str, Any]) -> None:
         """The gateway has granted a call by itself."""

@@ -218,8 +218,8 @@ class GatewayProcess:
         deadline = clock.now() + _LAST_WORDS
         poll = select.poll()
         poll.register(self._pipe, select.POLLIN)
-        # With nothing in flight it sends nothing more: there is no need to wait for one that has just been started.
-        while self._accounts.held and (left := deadline - clock.now()) > 0:
+        # If nobody has called, it sends nothing more: there is no need to wait for one that has just been started.
+        while self._accounts.called and (left := deadline - clock.now()) > 0:
             poll.poll(left * 1000 + 1)
             if not self._receive():
                 break
