@@ -28,7 +28,7 @@ class Pipe(asyncio.Protocol):
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._last = 0
         self._room: Room | None = None
-        self._called = False
+        self._called = self._settled = False
         self._settings: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._closed = asyncio.Event()
         self.over = asyncio.Event()
@@ -127,7 +127,9 @@ class Pipe(asyncio.Protocol):
 
     def _send(self, message: dict[str, Any]) -> None:
         line = _encode(message).encode() + b"\n"
-        if message["do"] == "hold":
+        first = message["do"] == "settle" and not self._settled  # from then on what the command reports is only noted
+        self._settled |= first
+        if message["do"] == "hold" or first:
             self._unsent.append(line)
             self._flush()
         else:
