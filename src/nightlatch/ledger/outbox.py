@@ -198,7 +198,7 @@ class Outbox:
 
     def recent(self, since: float, most: int) -> list[tuple[Alert, Message | None]]:
         """Alerts that were sent or wait to be, the newest first."""
-        sql = f"SELECT {ALERT.names} FROM {{prefix}}alert WHERE at >= :since ORDER BY at DESC LIMIT :most"
+        sql = f"SELECT {ALERT.names} FROM {{prefix}}alert WHERE at >= :since ORDER BY at DESC, id DESC LIMIT :most"
         alerts = list(map(ALERT.read, self._tables.read(sql, since=round(since * 1000), most=most)))
         messages = f"SELECT {MESSAGE.names} FROM {{prefix}}alert_message WHERE changed >= :since"
         known = {one.id: one for one in map(MESSAGE.read, self._tables.read(messages, since=round(since * 1000)))}
