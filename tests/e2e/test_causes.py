@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.support import clones
-from tests.support.programs import NIGHTLATCH, environment, nightlatch, said
+from tests.support.programs import NIGHTLATCH, environment, nightlatch, said, start, until
 from tests.support.servers import s3
 
 
@@ -97,11 +97,26 @@ def test_show_knows_effects_and_resolve_knows_jobs(sqlite_url):
     assert "there is nothing to resolve" in said(nightlatch(sqlite_url, "resolve", "crawl", "failed"), 64)
 
 
+def test_an_effect_whose_process_was_killed_needs_you_at_once(sqlite_url, tmp_path):
+    once = start(sqlite_url, "once", "invoice/2", "--", "sh", "-c", "touch begun; sleep 600", cwd=tmp_path)
+    until((tmp_path / "begun").exists)
+    assert "invoice/2" not in nightlatch(sqlite_url, "status").stdout, "it is at work"
+    once.kill()
+    once.communicate()
+    assert "resolve invoice/2" in nightlatch(sqlite_url, "status").stdout
+    assert nightlatch(sqlite_url, "status", "--exit-code").returncode == 1
+    assert nightlatch(sqlite_url, "resolve", "invoice/2", "done").returncode == 0
+    assert "invoice/2" not in nightlatch(sqlite_url, "status").stdout
+
+
 def test_an_item_that_is_given_up_is_set_aside_for_good(sqlite_url, tmp_path):
-    (tmp_path / "posts.jsonl").write_text('{"slug": "a"}\n{"slug": "b"}\n')
+    (tmp_path / "posts.jsonl").write_text('{"slug": "a"}\n{"slug": "b"}\n{"slug": "c"}\n')
     words = ("batch", "posts", "posts.jsonl", "--key", "{slug}")
-    script = ("--", "sh", "-c", 'echo "$0" >> did; test "$0" != a || exit 64', "{slug}")
+    script = ("--", "sh", "-c", 'echo "$0" >> did; test "$0" != a || exit 64; test "$0" != c', "{slug}")
     assert nightlatch(sqlite_url, *words, *script, cwd=tmp_path).returncode == 1
+    failing = nightlatch(sqlite_url, "resolve", "c", "give-up", "--batch", "posts")
+    assert failing.returncode == 0, f"one that keeps failing can be given up too: {failing.stderr}"
+    assert "nothing to resolve" in said(nightlatch(sqlite_url, "resolve", "b", "give-up", "--batch", "posts"), 64)
     assert "give-up --batch posts" in nightlatch(sqlite_url, "resolve", "a").stdout, "it is one of the choices"
     given = nightlatch(sqlite_url, "resolve", "a", "give-up")
     assert given.returncode == 0 and "given-up" in given.stdout

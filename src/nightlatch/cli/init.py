@@ -55,7 +55,8 @@ def main(argv: list[str]) -> int:
         with open(path, "x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}. Change to a folder of yours, or use --config FILE") from None
+        cure = "Change to a folder that you may write to, or name a file: --config FILE"
+        raise UsageError(f"{path} cannot be written: {error.strerror}. {cure}") from None
     load(path)  # what we write must be right
     print(f"wrote {shown(path)}" + (f" with {_count(lines)}" if args.from_crontab else ""))
     if args.from_crontab:
