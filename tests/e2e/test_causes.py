@@ -12,7 +12,7 @@ from nightlatch.agents import providers
 from nightlatch.cli import main
 from nightlatch.errors import UsageError
 from tests.support import clones
-from tests.support.programs import NIGHTLATCH, environment, nightlatch, said, start, until
+from tests.support.programs import NIGHTLATCH, environment, nightlatch, said
 from tests.support.servers import s3
 
 
@@ -99,18 +99,6 @@ def test_show_knows_effects_and_resolve_knows_jobs(sqlite_url):
     assert nightlatch(sqlite_url, "resolve", "crawl").returncode == 76, "it names the run, and asks"
     assert nightlatch(sqlite_url, "resolve", "crawl", "failed").returncode == 0
     assert "there is nothing to resolve" in said(nightlatch(sqlite_url, "resolve", "crawl", "failed"), 64)
-
-
-def test_an_effect_whose_process_was_killed_needs_you_at_once(sqlite_url, tmp_path):
-    once = start(sqlite_url, "once", "invoice/2", "--", "sh", "-c", "touch begun; sleep 600", cwd=tmp_path)
-    until((tmp_path / "begun").exists)
-    assert "invoice/2" not in nightlatch(sqlite_url, "status").stdout, "it is at work"
-    once.kill()
-    once.communicate()
-    assert "resolve invoice/2" in nightlatch(sqlite_url, "status").stdout
-    assert nightlatch(sqlite_url, "status", "--exit-code").returncode == 1
-    assert nightlatch(sqlite_url, "resolve", "invoice/2", "done").returncode == 0
-    assert "invoice/2" not in nightlatch(sqlite_url, "status").stdout
 
 
 def test_an_item_that_is_given_up_is_set_aside_for_good(sqlite_url, tmp_path):

@@ -179,7 +179,10 @@ def _decide_elsewhere(reader: StoreReader, args: Namespace) -> int:
     look = f"What does: {advice.command('status')}; all runs: {advice.command('runs')}"
     nothing = f"{printable(where)} waits for a decision. {look}"
     if args.batch and args.outcome:  # one that failed or was given up does not wait
-        return _decide(reader, OpenDecision(key=what, status="", changed=0.0, batch=args.batch), args)
+        try:
+            return _decide(reader, OpenDecision(key=what, status="", changed=0.0, batch=args.batch), args)
+        except UsageError as error:
+            raise UsageError(f"{error}. {look}") from None
     if args.batch or args.job or not args.outcome:
         raise UsageError(nothing)
     from ..runtime.shared.effect_records import resolve

@@ -106,8 +106,8 @@ def resolve(
     with Lease(the_store, check_name(name), ttl=the_store.default_ttl, wait=wait):
         keys = open_for(url.resolve(store)).items.resolve(name, key, status, reason=f"resolved as {outcome} by {by}")
     if not keys:
-        which = f"the item {key!r} has not failed, and" if key else "none"
-        raise UsageError(f"there is nothing to resolve in the batch {name}: {which} is in doubt or set aside")
+        which = f"item {key!r} that failed," if key else "item that"
+        raise UsageError(f"there is nothing to resolve: the batch {name} has no {which} is in doubt or was set aside")
     return keys
 
 
