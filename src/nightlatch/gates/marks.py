@@ -102,28 +102,26 @@ class Marks:
         the target does not show `what` by then, the write did not land.
         """
         old, self._note = self._note, f"landing.{mark.grant}.{what}.{digest}"
-        if not (old and old.split(".")[1] == mark.grant and self._rename_note(old)):
-            self._replace_note(mark.grant)
+        new = os.path.join(self.folder, self._note)
+        if old.split(".")[1:2] == [mark.grant]:
+            try:
+                os.rename(os.path.join(self.folder, old), new)
+                return
+            except FileNotFoundError:
+                pass  # another process has written since
+        self._replace_note(new, mark.grant)
 
-    def _rename_note(self, old: str) -> bool:
-        try:
-            os.rename(os.path.join(self.folder, old), os.path.join(self.folder, self._note))
-        except FileNotFoundError:
-            return False  # another process has written since
-        return True
-
-    def _replace_note(self, grant: str) -> None:
+    def _replace_note(self, new: str, grant: str) -> None:
         old = self._noted()
         if old is None:
-            path = os.path.join(self.folder, self._note)
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             return
         if old[1] != grant:
             marks = self._read(fence.unpack)
             kept = self._with_last(old, marks)
             if kept != self._read(fence.landings):  # another lease's landing: our seal did not write it down
                 self._write(marks, kept)
-        self._rename_note(".".join(old))
+        os.rename(os.path.join(self.folder, ".".join(old)), new)
 
     def landings(self) -> tuple[Landing, ...]:
         """The writes that landed here, the oldest first, as far as they are kept. Without the lock: a moment old."""
