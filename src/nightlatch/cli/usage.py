@@ -108,12 +108,12 @@ def _harmless(cell: object) -> object:
 
 def _table(found: UsageReport) -> None:
     units, alone = found.units, len(found.by) == 1
-    by_job = alone and found.by == ("job",)
-    strip = any(row.daily for row in found.rows)
+    by_job = alone and found.by == ("job",) and bool(units)
+    strip = any(row.daily for row in found.rows) and bool(units)
     head = [
         *found.by,
         *units,
-        "share",
+        *(["share"] if units else []),
         *(["a run"] if by_job else []),
         "runs",
         "failed",
@@ -134,7 +134,8 @@ def _table(found: UsageReport) -> None:
 def _cells(row: UsageRow, found: UsageReport, by_job: bool, strip: bool) -> list[str]:
     cells = [printable(name) or "-" for name in row.by] or [""] * len(found.by)
     cells += [format(getattr(row.amounts, unit), UNITS[unit].table) for unit in found.units]
-    cells.append(figures.percent(row.share))
+    if found.units:
+        cells.append(figures.percent(row.share))
     if by_job:
         usual = row.usual_run
         cells.append(format(getattr(usual, found.unit), UNITS[found.unit].table) if usual else "")
