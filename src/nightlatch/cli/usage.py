@@ -10,7 +10,7 @@ from ..core.printable import printable
 from ..core.units import UNITS
 from ..errors import UsageError
 from ..observe import figures
-from ..observe.usage_report import BY, REPORTED, WITH_REPORTED, UsageReport, UsageRow, report
+from ..observe.usage_report import BY, NO_END, REPORTED, WITH_REPORTED, UsageReport, UsageRow, report
 from ..system import clock
 from . import screen, usage_changes
 from .arguments import Parser
@@ -66,7 +66,7 @@ def _report(reader: StoreReader, args: Namespace) -> int:
         raise UsageError(f"--by {unknown[0]!r}: use {', '.join(BY)}, each once, with commas between them")
     if any(word in REPORTED for word in by) and (apart := [word for word in by if word not in WITH_REPORTED]):
         raise UsageError(f"--by {apart[0]} cannot be combined with {', '.join(REPORTED)}: drop one")
-    since, until = _day(reader, args.since, "--since"), _day(reader, args.until, "--until") if args.until else "9"
+    since, until = _day(reader, args.since, "--since"), _day(reader, args.until, "--until") if args.until else NO_END
     found = report(reader, by, job=args.job, since=since, until=until)
     if args.json:
         for facts in found.facts():
@@ -97,12 +97,12 @@ def _csv(found: UsageReport) -> None:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)
     for row in facts:
-        writer.writerow([_harmless(row[name]) for name in names])
+        writer.writerow([_not_a_formula(row[name]) for name in names])
     print(out.getvalue(), end="")
 
 
-def _harmless(cell: object) -> object:
-    """A spreadsheet takes a text that begins like this for a formula."""
+def _not_a_formula(cell: object) -> object:
+    """Quoted if a spreadsheet would take it for a formula."""
     return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
 
 

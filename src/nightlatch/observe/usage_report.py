@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 BY = ("job", "day", "model", "step", "agent", "kind", "tag", "host")
 REPORTED = ("step", "agent", "kind")  # of single reports, which are kept as long as their runs
 WITH_REPORTED = (*REPORTED, "job", "model", "tag")
+NO_END = "9"  # after every day, as texts are compared
 _DAYS = 14  # of a sparkline and a pace
 _RUNS = 60  # from which the median of a run is computed
 
@@ -80,7 +81,7 @@ class UsageReport:
 
 
 def report(
-    reader: StoreReader, by: Sequence[str] = ("job",), *, job: str | None = None, since: str = "", until: str = "9"
+    reader: StoreReader, by: Sequence[str] = ("job",), *, job: str | None = None, since: str = "", until: str = NO_END
 ) -> UsageReport:
     """`since`, `until`: days of the ledger's zone, both included."""
     found = _reported(reader, by, job, since, until) if _is_reported(by) else _tallies(reader, by, job, since, until)
@@ -89,7 +90,7 @@ def report(
         found = [row for row in found if any(row.amounts.by_unit().values())]
     unit = next((name for name, amount in total.amounts.by_unit().items() if amount), "usd")
     daily = _daily(reader, by, job, unit) if "day" not in by and not _is_reported(by) else {}
-    rows = [_finished(reader, row, by, total, unit, daily, job) for row in found]
+    rows = [_with_shares(reader, row, by, total, unit, daily, job) for row in found]
     rows.sort(key=lambda row: (row.by if "day" in by else (), -row.share, -row.runs, row.by))
     return UsageReport(
         by=tuple(by), since=since, until=until, unit=unit, rows=tuple(rows), total=total, pace=pace(reader, job)
@@ -101,7 +102,7 @@ def pace(reader: StoreReader, job: str | None = None) -> Pace | None:
     today = date.fromisoformat(reader.ledger.history.day(clock.wall()))
     first = today.replace(day=1)
     begin = min(first, today - timedelta(days=_DAYS - 1))
-    days = {row.day: row.amounts.usd for row in _of_days(reader, ("day",), job, begin.isoformat(), "9")}
+    days = {row.day: row.amounts.usd for row in _of_days(reader, ("day",), job, begin.isoformat(), NO_END)}
     used = sum(usd for day, usd in days.items() if day >= first.isoformat())
     if not used:
         return None
@@ -131,7 +132,7 @@ def _is_reported(by: Sequence[str]) -> bool:
 
 def _reported(reader: StoreReader, by: Sequence[str], job: str | None, since: str, until: str) -> list[UsageRow]:
     begin = _moment(since) if since else 0.0
-    end = _moment(until) + 86400 if until != "9" else clock.wall() + 86400
+    end = _moment(until) + 86400 if until != NO_END else clock.wall() + 86400
     return [UsageRow(by=key, amounts=used) for key, used in reader.ledger.history.reports(by, begin, end, job)]
 
 
@@ -145,7 +146,7 @@ def _daily(reader: StoreReader, by: Sequence[str], job: str | None, unit: str) -
     return found
 
 
-def _finished(
+def _with_shares(
     reader: StoreReader, row: UsageRow, by: Sequence[str], total: UsageRow, unit: str,
     daily: dict[tuple[str, ...], list[float]], job: str | None,
 ) -> UsageRow:  # fmt: skip

@@ -293,7 +293,7 @@ class Scheduler:
             slot, passed = decision.slot, tuple(one for one in row.passed if one > decision.slot)
             row = replace(row, slot=slot, next_due=following if following else job.next(slot), passed=passed)
             self._next[row.job] = row.next_due
-        return replace(row) if decision.claim else row
+        return replace(row) if decision.claim else row  # a claim is a move, also of a row that stays equal
 
     def _cancel(self, row: Row) -> None:
         """Request a cancel of the running run. Where its ledger is on another machine, see `_with_cancel`."""
