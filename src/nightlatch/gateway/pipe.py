@@ -38,7 +38,9 @@ class Pipe(asyncio.Protocol):
         """Connect; returns the pipe and the settings, which are its first message."""
         _, pipe = await asyncio.get_running_loop().create_connection(cls, sock=socket.socket(fileno=fd))
         settings = await pipe._settings
-        pipe._last, pipe._room = settings["last"], Room(CallSlots(settings["slots"]))
+        slots = CallSlots(settings["slots"])
+        slots.sign()
+        pipe._last, pipe._room = settings["last"], Room(slots)
         return pipe, settings
 
     # ── from the supervisor ──
@@ -82,8 +84,7 @@ class Pipe(asyncio.Protocol):
         """A client has called: from now on the supervisor waits for our last messages. Sent at once, once."""
         if not self._called:
             self._called = True
-            self._unsent.append(_encode({"do": "called"}).encode() + b"\n")
-            self._flush()
+            self._send({"do": "called"})
 
     async def hold(self, call: Call, **about: Any) -> dict[str, Any]:
         """Ask for a call; `about` has when it arrived (`at`), its model, item and agent.
@@ -126,19 +127,18 @@ class Pipe(asyncio.Protocol):
         self._send({"do": "refused", "why": why})
 
     def _send(self, message: dict[str, Any]) -> None:
-        line = _encode(message).encode() + b"\n"
-        first = message["do"] == "settle" and not self._settled  # from then on what the command reports is only noted
-        self._settled |= first
-        if message["do"] == "hold" or first:
-            self._unsent.append(line)
+        self._later(_encode(message).encode() + b"\n")
+        self._settled = self._settled or message["do"] == "settle"
+        if message["do"] == "hold":
             self._flush()
-        else:
-            self._later(line)
 
     def _later(self, line: bytes) -> None:
-        """Send it with the next urgent message, or in a moment."""
+        """Send it with the next urgent message, or in a moment. Until a call has settled, at once: from the first call
+        on, what the command reports by itself is only noted."""
         self._unsent.append(line)
-        if self._timer is None:
+        if not self._settled:
+            self._flush()
+        elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._flush)
 
     def _flush(self) -> None:

@@ -53,7 +53,8 @@ class Room:
             f'"tokens":{bound["tokens"]},"fixed":{call.fixed},"fee":{call.fee},"output":{call.wanted},'
             f'"output_rate":{call.output_rate * call.times},{self._described(about)}}}'
         ).encode()
-        if not self._slots.put(number, line):
+        # The clock is read again: what is in its slot before the lease ends, the next holder finds there.
+        if not self._slots.put(number, line) or clock.now() >= self._until:
             return None
         self._take_off(bound)
         self._unseen.append((number, bound))

@@ -100,5 +100,5 @@ def in_doubt(*, fixed: int, output_rate: int, output: int, most: int, seconds: f
 
     `fixed`: for its input and fees; `known`: for its input, if the vendor reported that; `most`: what was held.
     """
-    answered = min(output, BURST + int(SPEED * max(seconds, 0.0)))
+    answered = int(min(output, BURST + SPEED * max(seconds, 0.0)))
     return min((fixed if known is None else known) + rounded_up(output_rate * answered), most)

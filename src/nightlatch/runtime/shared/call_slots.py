@@ -2,12 +2,15 @@
 
 A ring of slots, one for each call, by its number. A slot is written before its call is forwarded, in one write that
 kill -9 cannot tear, and used again when the ledger has the earlier call. It need not be on the disk: a power failure
-may also take calls that the ledger holds lazily.
+may also take calls that the ledger holds lazily. Before the ring is a slot that names the gateway.
 """
 
 from __future__ import annotations
 
 import os
+
+from ...system import clock, identity, process
+from ...system.light import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 SLOTS = 2048
 _SIZE = 512  # bytes; a page of the cache holds whole slots
 _NAME = "calls."
+_PATIENCE = 5.0  # seconds for a killed gateway to be gone
 
 
 class CallSlots:
@@ -24,10 +28,18 @@ class CallSlots:
 
     def put(self, number: int, line: bytes) -> bool:
         """Keep the line of a call; False: it is too long."""
-        if len(line) > _SIZE:
-            return False
-        os.pwrite(self._fd, line.ljust(_SIZE), number % SLOTS * _SIZE)
-        return True
+        return self._write(1 + number % SLOTS, line)
+
+    def sign(self) -> None:
+        """Name this process as the gateway."""
+        import json
+
+        pid = os.getpid()
+        facts = {"pid": pid, "start": process.start_of(pid), "where": _where(), "wall": clock.wall() - clock.now()}
+        self._write(0, json.dumps(facts).encode())
+
+    def _write(self, slot: int, line: bytes) -> bool:
+        return len(line) <= _SIZE and os.pwrite(self._fd, line.ljust(_SIZE), slot * _SIZE) == _SIZE
 
 
 def path_of(folder: str, attempt: int) -> str:
@@ -45,6 +57,31 @@ def attempts(folder: str) -> list[int]:
 
 def read(path: str) -> list[dict[str, Any]]:
     """The calls in a file, by their numbers; none if there is none."""
+    return sorted(_slots(path)[1:], key=lambda call: int(call["id"]))
+
+
+def end_gateway(path: str) -> float:
+    """End the gateway of a file, if it still runs: from then on its calls cost nothing more. Returns by how many
+    seconds the wall clock was set back since it began; infinite if its end cannot be proven, or was in another boot."""
+    facts = next(iter(_slots(path)), {})
+    if facts.get("where") != _where():
+        return float("inf")
+    until = clock.now() + _PATIENCE
+    while process.state_of(facts["pid"], facts["start"]) not in (process.GONE, process.ZOMBIE):
+        if clock.now() > until:
+            return float("inf")
+        process.send(facts["pid"], facts["start"], signal.SIGKILL)
+        clock.sleep(0.005)
+    return max(facts["wall"] - (clock.wall() - clock.now()), 0.0)
+
+
+def _where() -> str:
+    """Where a pid and the clocks mean the same."""
+    return f"{identity.boot()} {identity.pid_namespace()} {identity.time_namespace()}"
+
+
+def _slots(path: str) -> list[dict[str, Any]]:
+    """What is in a file, first its gateway; without slots that a power failure has torn."""
     import json
 
     try:
@@ -52,9 +89,15 @@ def read(path: str) -> list[dict[str, Any]]:
             data = file.read()
     except FileNotFoundError:
         return []
-    slots = [data[at : at + _SIZE].strip(b" \n\0") for at in range(0, len(data), _SIZE)]
-    found: list[dict[str, Any]] = [json.loads(slot) for slot in slots if slot]
-    return sorted(found, key=lambda call: int(call["id"]))
+    found: list[dict[str, Any]] = []
+    for at in range(0, len(data), _SIZE):
+        try:
+            slot = json.loads(data[at : at + _SIZE].strip(b" \n\0") or b"{}")
+        except ValueError:
+            slot = {}
+        if slot or not at:
+            found.append(slot)
+    return found
 
 
 def remove(path: str) -> None:
