@@ -86,17 +86,26 @@ class Pipe(asyncio.Protocol):
             self._called = True
             self._send({"do": "called"})
 
-    async def hold(self, call: Call, **about: Any) -> dict[str, Any]:
-        """Ask for a call; `about` has when it arrived (`at`), its model, item and agent.
+    def grant(self, call: Call, about: dict[str, Any]) -> int:
+        """Grant a call here and now: returns its number; 0 if the supervisor has to decide. `about` has when it arrived
+        (`at`), its model, item and subagent, and whether it came with a `login`."""
+        # While others wait, the supervisor decides in turn: granting here would let this call overtake them.
+        if self._room is None or self._waiting:
+            return 0
+        line = self._room.grant(self._last + 1, call, about)
+        if line is None:
+            return 0
+        self._last += 1
+        self._later(line)
+        return self._last
 
-        The reply has `id` and the `output` to limit it to, `count` if the vendor's count is wanted first, or says why
-        it is `refused`. A call that fits only later waits here."""
+    async def hold(self, call: Call, about: dict[str, Any]) -> dict[str, Any]:
+        """Grant it, or have the supervisor decide. The reply has `id` and the `output` to limit it to, `count` if the
+        vendor's count is wanted first, or says why it is `refused`. A call that fits only later waits here."""
+        if number := self.grant(call, about):
+            return {"id": number, "output": call.wanted}
         self._last += 1
         number = self._last
-        # While others wait, the supervisor decides in turn: granting here would let this call overtake them.
-        if self._room and not self._waiting and (line := self._room.grant(number, call, about)):
-            self._later(line)
-            return {"id": number, "output": call.wanted}
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
         self._send({"do": "hold", "id": number, "call": call.__dict__, **about})

@@ -91,6 +91,16 @@ def fit(call: Call, left: Left) -> int | None:
     return min(call.wanted, max(call.share(left), decent))
 
 
+def unlowered(call: Call, left: Left) -> dict[str, int] | None:
+    """What to hold for a call that fits as it is; None if it does not, or has to be lowered."""
+    wanted = call.wanted
+    bound = call.bound(wanted)
+    for unit, rest in left.items():
+        if bound[unit] > rest:
+            return None
+    return bound if wanted <= AMPLE or wanted <= call.lowest or wanted <= call.share(left) else None
+
+
 def is_lowered(call: Call, output: int) -> bool:
     return output < call.wanted and call.output is not None
 

@@ -1,8 +1,8 @@
 """Calls that a gateway has granted by itself, in a file of the attempt that outlives both supervisor and gateway.
 
-A ring of slots, one for each call, by its number. A slot is written before its call is forwarded, in one write that
-kill -9 cannot tear, and used again when the ledger has the earlier call. It need not be on the disk: a power failure
-may also take calls that the ledger holds lazily. Before the ring is a slot that names the gateway.
+A ring of slots, one for each call, by its number. A slot is written before its call is forwarded, and used again when
+the ledger has the earlier call; one that is torn belongs to a call that was not forwarded. It need not be on the disk:
+a power failure may also take calls that the ledger holds lazily. Before the ring is a slot that names the gateway.
 """
 
 from __future__ import annotations
@@ -17,14 +17,25 @@ if TYPE_CHECKING:
     from typing import Any
 
 SLOTS = 2048
-_SIZE = 512  # bytes; a page of the cache holds whole slots
+_SIZE = 512  # bytes
+_WHOLE = (1 + SLOTS) * _SIZE
 _NAME = "calls."
 _PATIENCE = 5.0  # seconds for a killed gateway to be gone
 
 
 class CallSlots:
+    """The gateway's side. The file is mapped: a write without a system call, which kill -9 cannot undo either."""
+
     def __init__(self, path: str) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        import mmap
+
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            size = os.fstat(fd).st_size  # more than 0 if an earlier gateway of the attempt was killed
+            os.pwrite(fd, bytes(_WHOLE - size), size)  # now: a full disk must not be found by a write to memory
+            self._map = mmap.mmap(fd, _WHOLE)
+        finally:
+            os.close(fd)
 
     def put(self, number: int, line: bytes) -> bool:
         """Keep the line of a call; False: it is too long."""
@@ -39,7 +50,13 @@ class CallSlots:
         self._write(0, json.dumps(facts).encode())
 
     def _write(self, slot: int, line: bytes) -> bool:
-        return len(line) <= _SIZE and os.pwrite(self._fd, line.ljust(_SIZE), slot * _SIZE) == _SIZE
+        if len(line) > _SIZE:
+            return False
+        at = slot * _SIZE
+        self._map[at] = 0  # until its rest is there it counts for nothing: kill -9 may come in between
+        self._map[at + 1 : at + _SIZE] = line[1:].ljust(_SIZE - 1)
+        self._map[at] = line[0]
+        return True
 
 
 def path_of(folder: str, attempt: int) -> str:
@@ -81,7 +98,7 @@ def _where() -> str:
 
 
 def _slots(path: str) -> list[dict[str, Any]]:
-    """What is in a file, first its gateway; without slots that a power failure has torn."""
+    """What is in a file, first its gateway; without torn slots."""
     import json
 
     try:
@@ -91,8 +108,9 @@ def _slots(path: str) -> list[dict[str, Any]]:
         return []
     found: list[dict[str, Any]] = []
     for at in range(0, len(data), _SIZE):
+        text = data[at : at + _SIZE].rstrip(b" \0")
         try:
-            slot = json.loads(data[at : at + _SIZE].strip(b" \n\0") or b"{}")
+            slot = json.loads(text) if text else {}
         except ValueError:
             slot = {}
         if slot or not at:
