@@ -194,7 +194,8 @@ def test_an_answer_never_arrives_before_the_room_without_its_call(bench):
     """The pipe may end between two messages: what has arrived by then must not let both ways have the same money."""
     gateway = Gateway(bench(f"usd={1.5 * ONE / 10**9}"))
     mine = gateway.bench
-    supervisor = GatewayProcess(mine.accounts, {}, lease=mine.lease, folder=mine.folder, settings={})
+    lease: Any = mine.lease
+    supervisor = GatewayProcess(mine.accounts, {}, lease=lease, folder=mine.folder, settings={})
     ours, theirs = socket.socketpair()
     supervisor._pipe, supervisor._started = ours.detach(), [clock.now()]
     os.set_blocking(supervisor._pipe, False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nightlatch.core.metering import price
@@ -153,6 +153,8 @@ LEFT = st.fixed_dictionaries(
 
 
 @given(CALLS, LEFT)
+@example(call(input=30_000, output=2000), {"usd": 265_000_000})  # its input takes more than three quarters of the rest
+@example(call(input=30_000, output=2000), {"tokens": 31_500})
 def test_what_fits_is_within_what_is_left(asked, left):
     output = fit(asked, left)
     if output is None:

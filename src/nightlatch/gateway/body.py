@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from functools import cached_property
 from json.decoder import JSONDecoder, scanstring  # type: ignore[attr-defined]
 from typing import Any
 
 _NAME = 32  # characters of the longest name that is looked for
-_space = re.compile(r"[ \t\n\r]*").match
 
 
 class BadBody(ValueError):
@@ -26,6 +24,12 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _decoder = JSONDecoder(object_pairs_hook=_once)
+
+
+def _skip_space(text: str, at: int) -> int:
+    while text[at] in " \t\n\r":
+        at += 1
+    return at
 
 
 class Body:
@@ -58,12 +62,12 @@ class Body:
         text = self._text
         at = text.index("{") + 1
         while True:
-            found, at = scanstring(text, _space(text, at).end() + 1, True)
-            start = _space(text, _space(text, at).end() + 1).end()  # after the colon
+            found, at = scanstring(text, _skip_space(text, at) + 1, True)
+            start = _skip_space(text, _skip_space(text, at) + 1)  # after the colon
             _, end = _decoder.raw_decode(text, start)
             if found == name:
                 return start, end
-            at = _space(text, end).end() + 1  # after the comma
+            at = _skip_space(text, end) + 1  # after the comma
 
     def mentions(self, *words: str) -> bool:
         """Is any of these a name or a whole string in it, at any depth, however it is escaped?"""

@@ -104,10 +104,9 @@ class RequestHandler:
             "login": not self._upstream.has_key(request),
         }
         number = self._pipe.grant(call, about)
-        reply = (
-            {"id": number, "output": call.wanted, "uses": requested.uses} if number
-            else await self._hold(call, requested, rates.prices, about, count)
-        )  # fmt: skip
+        reply: dict[str, Any] = {"id": number, "output": call.wanted, "uses": requested.uses}
+        if not number:
+            reply = await self._hold(call, requested, rates.prices, about, count)
         if "refused" in reply:
             return _refuse(dialect, reply["refused"])
         try:

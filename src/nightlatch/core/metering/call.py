@@ -88,7 +88,7 @@ def fit(call: Call, left: Left) -> int | None:
     if can < min(call.wanted, call.lowest) or can < 0:
         return None
     decent = min(can, max(AMPLE, call.lowest))
-    return min(call.wanted, max(call.share(left), decent))
+    return min(call.wanted, can, max(call.share(left), decent))
 
 
 def unlowered(call: Call, left: Left) -> dict[str, int] | None:

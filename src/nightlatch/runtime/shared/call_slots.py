@@ -89,7 +89,7 @@ def end_gateway(path: str) -> float:
             return float("inf")
         process.send(facts["pid"], facts["start"], signal.SIGKILL)
         clock.sleep(0.005)
-    return max(facts["wall"] - (clock.wall() - clock.now()), 0.0)
+    return max(float(facts["wall"]) - (clock.wall() - clock.now()), 0.0)
 
 
 def _where() -> str:
