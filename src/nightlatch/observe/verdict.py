@@ -53,17 +53,17 @@ class Night:
     risen: str = ""  # the job with the largest part of the rise
     risen_share: float = 0.0  # its part
     refused: int = 0
-    journal_whole: bool | None = None  # None: not verified
+    journal_intact: bool | None = None  # None: not verified
     journal_broken_at: str = ""  # entry 812 of articles
 
 
 def night(seen: Night) -> Headline:
     """The beginning of a page."""
-    broken = seen.journal_whole is False
+    broken = seen.journal_intact is False
     first = [f"The journal is broken at {_text(seen.journal_broken_at) or 'an unknown entry'}."] if broken else []
     return Headline(
         sentence=" ".join([*first, _ran(seen), _needs(seen.need_you)]),
-        reasons=" ".join(filter(None, [_used(seen), _refused(seen.refused), _whole(seen.journal_whole)])),
+        reasons=" ".join(filter(None, [_used(seen), _refused(seen.refused), _journal(seen.journal_intact)])),
         tone=ALARM if broken or seen.alarming else DECIDE if seen.need_you else CALM,
     )
 
@@ -72,7 +72,7 @@ def night_in_short(seen: Night) -> list[str]:
     """The first line on the terminal, in parts; the most important first."""
     need = {0: "nothing needs you", 1: "1 thing needs you"}.get(seen.need_you, f"{seen.need_you} things need you")
     parts = [f"{_ran(seen).removesuffix('.')}, {need}"]
-    if seen.journal_whole is False:
+    if seen.journal_intact is False:
         parts.insert(0, f"the journal is broken at {_text(seen.journal_broken_at) or 'an unknown entry'}")
     if seen.usd:
         usual = f", usually {money(seen.usual_usd)}" if seen.usual_usd is not None else ""
@@ -129,8 +129,8 @@ def _refused(number: int) -> str:
     return f"{writes}; nothing landed twice."
 
 
-def _whole(whole: bool | None) -> str:
-    return "The journal is intact." if whole else ""
+def _journal(intact: bool | None) -> str:
+    return "The journal is intact." if intact else ""
 
 
 # ── one run ──
@@ -212,10 +212,10 @@ def _running(seen: RunFacts, at: Clock) -> str:
     if end is not None:
         cost = f" for {money(seen.usd * seen.total / seen.done)}" if seen.usd else ""
         return f"{far}, done about {at(end)}{cost}."
-    long = f"unning for {span(seen.now - seen.started)}" if seen.started else "unning"
+    running = f"running for {span(seen.now - seen.started)}" if seen.started else "running"
     if seen.reports or seen.done:
-        return f"{far}, r{long}."
-    return f"R{long}, no progress reported."
+        return f"{far}, {running}."
+    return f"{running.capitalize()}, no progress reported."
 
 
 def _succeeded(seen: RunFacts, at: Clock) -> str:
@@ -311,7 +311,7 @@ class Dearer:
 
 
 def job(name: str, *, runs: int, well: int, dearer: Dearer | None = None) -> Headline:
-    went = f"{count(well)} of {count(runs)} runs went well" if runs else "no run has ended yet"
+    went = f"{count(well)} of {count(runs)} runs succeeded" if runs else "no run has ended yet"
     costs = f"; it costs {figures.times(dearer.factor)} the usual since {dearer.since}" if dearer else ""
     return Headline(sentence=f"{_text(name)}: {went}{costs}.", tone=DECIDE if dearer or well < runs else CALM)
 
