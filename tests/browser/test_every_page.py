@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import sqlite3
 from pathlib import Path
@@ -37,6 +38,10 @@ def test_a_busy_night(busy, watched, scheme, width):
     one = watched(color_scheme=scheme, viewport={"width": width, "height": 900})
     page = one.open(busy)
     assert page.inner_text("h1").startswith("24 of 26 slots ran. Four things need you.")
+    not_started = (
+        r"not started 0\d:\d\d\s+2 times since 0\d:\d\d: articles is not started: its budget usd/day=3 is spent"
+    )
+    assert re.search(not_started, page.inner_text("[aria-labelledby=waiting]"))
     runs = page.eval_on_selector_all(
         ".asks h3 a[href*='/run/'], .running a, .night a[href*='#refused']",
         "all => all.map(one => one.getAttribute('href'))",

@@ -9,7 +9,7 @@ from ..core import stage as stages
 from ..core.row import NEVER
 from ..core.schedule import name_of
 from ..errors import UsageError
-from ..observe import evidence, slots, verdict
+from ..observe import evidence, night_rows, slots, verdict
 from ..observe.changes import job_changes
 from ..observe.figures import times
 from ..observe.run_views import recent
@@ -35,7 +35,8 @@ _DAYS = 30
 def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:
     row, records = slots.ranges(reader, name, clock.wall() - _DAYS * 86400)
     runs = recent(reader, job=name, limit=_RUNS)
-    if not runs and row is None:
+    refused = reader.ledger.refused_starts.of(name)
+    if not runs and row is None and not refused:
         raise UsageError(f"there is no job {name!r}")
     strip = reader.ledger.history.series(name, most=RUNS)
     well = sum(one.status == statuses.SUCCEEDED for one in strip)
@@ -66,6 +67,7 @@ def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:
         "evidence": evidence.findings(reader, row, job) if row and job and stage != stages.UNATTENDED else [],
         "buttons": _buttons(row, job, stage),
         "twin": advice.command("run", name) if job else advice.command("show", name),
+        "refused": [(one.last, night_rows.times(one)) for one in refused],
         "decided": [(entry.at, sentence(entry)) for entry in reader.ledger.history.rare(job=name, most=20)],
         "definitions": [row.definition, *row.before][:8] if row and row.definition else [],
         "current": [one for one in changes.current if one.what == "usd"],

@@ -12,6 +12,7 @@ from ..core.row import COLLAPSED, RAN, SKIPPED, Pause, Row, SlotRecord
 from ..core.schedule import name_of
 from ..core.stage import SUPERVISED
 from ..ledger import kinds, open_for
+from ..ledger.refused_starts import BUDGET
 from ..ledger.sealing import NO_FACTS
 from ..runtime.supervisor.run import kept_output
 from ..store import url as stores
@@ -252,6 +253,10 @@ class MadeUp:
             token=stale,
             stands=self._token,
         )
+        for minutes in (4, 9):
+            self._at = hour(9) + minutes * _MINUTE
+            why = "articles is not started: its budget usd/day=3 is spent. It may start again when the day is over, or"
+            self._ledger.refused_starts.add("articles", BUDGET, f"{why} with a higher --budget")
 
     def _refactor(self) -> None:
         """A supervised job that holds what it made until somebody has looked at it."""

@@ -1,4 +1,4 @@
-"""Now: the verdict, four figures, what needs a person, the night, what is running, and what comes next."""
+"""Now: the verdict, four figures, what needs a person, the night, what is running or waiting, and what comes next."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..core.schedule import name_of
 from ..core.value import value
 from ..errors import StoreUnreachable
 from ..ledger import kinds
-from ..observe import nightly, run_facts, run_views, verdict
+from ..observe import night_rows, nightly, run_facts, run_views, verdict
 from ..observe.figures import count, money
 from ..observe.overview import last_night
 from ..system import clock
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 NIGHTS = 14
 _ASKS = 30  # rows of what needs a person
+_WAITS = 10
 
 
 @value(frozen=True, kw_only=True)
@@ -89,6 +90,7 @@ def page(
         "needs": len(asks),
         "night": drawing.night(every_run, refusals(reader, since), jobs, base),
         "running": [running(reader, one, calendar) for one in seen.running.runs],
+        "waiting": night_rows.waiting(seen)[:_WAITS],
         "next": upcoming(reader, jobs, now),
         "empty": seen.empty and not jobs and not reader.ledger.history.jobs(),
         "unreachable": seen.unreachable,
@@ -265,7 +267,7 @@ def _of_slots(facts: verdict.Night) -> str:
 
 
 def _journal(reader: StoreReader, audit: AuditResult | None) -> Figure:
-    """The journal: called whole only if it was verified."""
+    """The journal: called intact only if it was verified."""
     if audit is not None:
         read = f"{count(audit.entries)} entries in {count(audit.chains)} chains"
         return Figure(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from ..core import advice
 from ..errors import UsageError
 from ..store import url as stores
 from .access import Access
@@ -60,7 +61,7 @@ class PagesServer:
         self.access.note_port(guard.port)
         if guard.port != self._port and self._port:
             say(f"port {self._port} is taken, so the pages are at port {guard.port}")
-        say(f"the pages are at http://127.0.0.1:{guard.port}; open them with: nightlatch open")
+        say(f"the pages are at http://127.0.0.1:{guard.port}; open them with: {advice.command('open')}")
         started = [(runner, server), *(await self._metrics(site, say) if self._metrics_port else [])]
         ready(guard.port)
         try:
