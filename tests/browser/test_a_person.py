@@ -247,8 +247,13 @@ def test_keys_go_on_right_after_the_dialog_of_keys_is_closed(busy, watched):
 
 
 def test_new_rows_and_new_lines_are_counted_and_push_nothing(sqlite_url, tmp_path, watched):
+    made = MadeUp(sqlite_url, clock.wall())
+
+    def fails(job: str) -> None:
+        made.ran(job, clock.wall() - 1, 1.0, status=statuses.FAILED, exit_code=1, reason="exit code 1")
+
     for number in range(12):
-        nightlatch(sqlite_url, "run", f"old-{number:02}", "--key", "k", "--", "false")
+        fails(f"old-{number:02}")
     more = tmp_path / "more"
     script = (
         f"seq 60; while [ ! -e {more} ]; do sleep 0.05; done; seq 61 63; while [ ! -e {more}.end ]; do sleep 0.05; done"
@@ -261,7 +266,7 @@ def test_new_rows_and_new_lines_are_counted_and_push_nothing(sqlite_url, tmp_pat
     page = one.open(pages)
     page.evaluate("scrollTo(0, 900)")
     before = page.evaluate("scrollY")
-    nightlatch(sqlite_url, "run", "fresh", "--key", "k", "--", "false")
+    fails("fresh")
     page.evaluate("redraw()")
     page.wait_for_selector("#news:not([hidden])")
     assert page.inner_text("#news") == "1 new"
