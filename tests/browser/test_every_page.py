@@ -15,7 +15,7 @@ from tests.support.pages import PagesProcess
 
 SCHEMES = [("light", 1280), ("dark", 1280), ("light", 390)]
 PAGES = ["", "jobs", "job/articles", "night", "usage", "leases", "journal?verify=1", "journal?job=articles"]
-NOT_STARTED = "2 times since 07:04: articles is not started: its budget usd/day=3 is spent"
+NOT_STARTED = "2 times since 07:04: its budget usd/day=3 is spent"
 
 
 def findings(page: Any) -> list[str]:

@@ -125,7 +125,7 @@ def waiting_besides_runs(seen: Overview) -> list[NightRow]:
 def times(one: RefusedStart) -> str:
     """How often a start was refused, and why."""
     often = f"{one.count} times since {run_facts.at(one.first)}: " if one.count > 1 else ""
-    return f"{often}{one.reason}"
+    return often + one.reason.removeprefix(f"{one.job} is not started: ")
 
 
 def _besides(seen: Overview) -> list[NightRow]:

@@ -10,7 +10,7 @@ from ..core import advice, statuses
 from ..core.printable import printable
 from ..ledger import kinds
 from ..system import clock
-from . import night_rows, run_facts, verdict
+from . import evening, night_rows, run_facts, verdict
 from .verdict import ENOUGH_RUNS, Night
 
 TYPE_CHECKING = False
@@ -39,7 +39,9 @@ def night(reader: StoreReader, seen: Overview) -> Night:
     counts = {status: history.counted(status, since) for status in statuses.TERMINAL}
     slots, slots_ran = history.slots_since(since)
     usd, _ = history.used_since(since)
-    today = date.fromisoformat(history.day(clock.wall()))
+    now = clock.wall()
+    today = date.fromisoformat(history.day(now))
+    evening_of = date.fromisoformat(history.day(evening.began(history.zone, now)))
     approvals = sum(run.status == statuses.WAITING for run in seen.needs_you.runs)
     usual = reader.kept(("usual night", today), _KEPT, lambda: _usual(reader, today)) if usd else None
     risen, share = "", 0.0
@@ -54,7 +56,7 @@ def night(reader: StoreReader, seen: Overview) -> Night:
         alarming=seen.need_you - approvals,
         usd=usd,
         usual_usd=usual,
-        weekday=_DAYS[today.weekday()],
+        weekday=_DAYS[evening_of.weekday()],
         risen=risen,
         risen_share=share,
         refused=len(history.rare(kinds.REFUSED, since=since)),

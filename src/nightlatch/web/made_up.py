@@ -41,6 +41,7 @@ _EVERY_NIGHT = {
     "digest": (8.0, 3, 0.0),
     "translate": (8.5, 69, 1.37),
 }
+_TOKENS = {"opus-4-5": 27_000}  # for a dollar
 _COMMANDS = {"articles": "claude -p @prompts/article.md", "refactor-agent": "claude -p @prompts/refactor.md"}
 
 
@@ -106,7 +107,8 @@ class MadeUp:
     ) -> None:
         for call in range(calls if usd else 0):
             self._at = at + takes * (call + 1) / (calls + 1)
-            writer.usage({"model": model}, usd=round(usd / calls, 4), tokens=round(usd / calls * 75_000), calls=each)
+            tokens = round(usd / calls * _TOKENS.get(model, 75_000))
+            writer.usage({"model": model}, usd=round(usd / calls, 4), tokens=tokens, calls=each)
 
     def _slot(self, job: str, at: float, outcome: str, *, reason: str = "", run: str = "") -> None:
         due = float(round(at / 60) * 60)
