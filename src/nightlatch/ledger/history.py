@@ -107,7 +107,7 @@ class History:
         return tally.sums(self._tables, by, columns, job=job, since=since, until=until)
 
     def usd_by(self, *by: str, job: str | None = None, since: str = "", until: str = "9") -> list[tuple[Any, ...]]:
-        """(…, usd) by these columns, where any was used."""
+        """(…, usd) by these columns, where any was used; in no order."""
         return [(*row[:-1], row[-1] / _USD) for row in self.sums(by, ("usd",), job=job, since=since, until=until)]
 
     def amounts_of_runs(self, job: str, *, most: int) -> list[Amounts]:

@@ -142,30 +142,31 @@ def report(
     """Sums by these columns of KEY, of days from `since` to `until`, in their order; attempts at work too, by what they
     have reported so far."""
     found = sums(tables, by, _COUNTS, job=job, since=since, until=until, running=running)
-    return [_read(by, row) for row in found]
+    return [_read(by, row) for row in sorted(found)]
 
 
 def sums(
     tables: Tables, by: Sequence[str], columns: Sequence[str], *, job: str | None = None, since: str = "",
     until: str = "9", running: bool = True,
 ) -> list[Row]:  # fmt: skip
-    """The same as plain rows, of these columns only, without those that are 0 in all of them: a table of days and jobs
-    has thousands of rows. A column is one of the table, or FAILED; amounts are in whole parts of their unit."""
+    """The same as plain rows, of these columns only and in no order, since a table of days and jobs has thousands of
+    rows; without those that are 0 in all columns. A column is one of the table, or FAILED; amounts are whole parts."""
     which, values = _which(job)
-    totals = ", ".join(f"CAST(COALESCE(SUM({_SUMMED.get(name, name)}), 0) AS BIGINT)" for name in columns)
+    of_columns = [f"SUM({_SUMMED.get(name, name)})" for name in columns]
+    totals = ", ".join(f"CAST({one} AS BIGINT)" for one in of_columns)
     # By the index of days where they are few; of many days a walk through the table is faster, in either database.
     # Grouped in that order, SQLite need not sort.
     few = bool(job) or since > tables.day(tables.now() - _MANY_DAYS)
     day = "day" if few else "(day || '')"
     order = sorted(by, key=lambda name: (name != "day" or not few or bool(job), KEY.index(name)))
-    group = f" GROUP BY {', '.join(order)}" if by else ""
+    group = f" GROUP BY {', '.join(order)} HAVING {' OR '.join(f'{one} <> 0' for one in of_columns)}" if by else ""
     sql = f"SELECT {', '.join((*by, totals))} FROM {{prefix}}tally WHERE {day} >= :since AND {day} <= :until{which}"
-    size = len(by)
-    found = [row for row in tables.read(sql + group, **values, since=since, until=until) if any(row[size:])]
+    found = tables.read(sql + group, **values, since=since, until=until)
+    if not by:  # one row in any case
+        found = [row for row in found if any(row)]
     at_work = [row for row in _at_work(tables, job) if since <= row.day <= until] if running else []
     if at_work:
         found = _added(found, at_work, by, columns)
-    found.sort()
     return found
 
 

@@ -98,9 +98,9 @@ def _dearer(reader: StoreReader) -> list[tuple[str, LevelChange]]:
     used = reader.ledger.history.usd_by("job", since=(today - timedelta(days=7)).isoformat())
     return [
         (job, change)
-        for job, _ in sorted(used, key=lambda row: -row[1])[:_LOOKED_AT]
-        for change in job_changes(reader, job).current
-        if change.what == "usd" and change.shift.factor > 1
+        for job, _ in sorted(used, key=lambda row: (-row[1], row[0]))[:_LOOKED_AT]
+        for change in job_changes(reader, job, "usd").current
+        if change.shift.factor > 1
     ]
 
 
