@@ -169,7 +169,7 @@ def shown(page: Any, last: int, *, script: bool = True) -> None:
     """Exactly these lines; without JavaScript, as soon as the page is loaded anew."""
 
     def read() -> list[str]:
-        return page.locator("#log li .x").all_text_contents()
+        return list(page.locator("#log li .x").all_text_contents())
 
     if script:
         page.wait_for_selector(f"#log li:nth-child({last})")
@@ -184,7 +184,8 @@ def test_output_grows_in_two_tabs_and_goes_on_at_the_byte_after_the_server_was_k
     more.write_text("3")
     running = start(sqlite_url, "run", "talk", "--key", "t", "--", "sh", "-c", script)
     ledger = open_for(sqlite_url)
-    run = until(lambda: ledger.find("talk", "t"))
+    until(lambda: ledger.find("talk", "t"))
+    run = found(ledger, "talk")
     pages = PagesProcess(sqlite_url)
     one = watched()
     first = one.open(pages)

@@ -66,7 +66,7 @@ def test_every_alert_arrives_and_none_twice_whoever_is_killed(ledger_url, tmp_pa
         daemons = [daemon(ledger_url, tmp_path / str(number), receiver.url) for number in range(DAEMONS)]
         try:
             for number in range(1, EVENTS + 1):
-                assert worker.stdin and worker.stdout
+                assert worker.stdin
                 worker.stdin.write(f"{number}\n")
                 worker.stdin.flush()
                 if number % 11 == 0:
@@ -75,6 +75,7 @@ def test_every_alert_arrives_and_none_twice_whoever_is_killed(ledger_url, tmp_pa
                     worker.communicate()
                     worker = run(ledger_url, number)
                 else:
+                    assert worker.stdout
                     assert worker.stdout.readline() == f"{number}\n"
                 if number % 6 == 0:
                     victim = rng.randrange(DAEMONS)
@@ -91,7 +92,9 @@ def test_every_alert_arrives_and_none_twice_whoever_is_killed(ledger_url, tmp_pa
                 time.sleep(0.1)
         finally:
             hanging.set()
-            for one in (*daemons, worker):
+            worker.kill()
+            worker.communicate()
+            for one in daemons:
                 one.kill()
                 one.wait()
     messages = {message["id"]: message for message in map(json.loads, receiver.accepted)}

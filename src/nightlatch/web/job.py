@@ -42,7 +42,10 @@ def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:
     changes = job_changes(reader, name, "usd")
     top, paid = max((one.elapsed for one in strip), default=0.0) or 1.0, [one.amounts.usd for one in strip]
     change = next((one for one in changes.current if one.shift.factor > 1), None)
-    dearer = change and verdict.Dearer(job=name, factor=change.shift.factor, since=calendar.date(change.shift.first.at))
+    dearer = None
+    if change:
+        since = calendar.date(change.shift.first.at)
+        dearer = verdict.Dearer(job=name, factor=change.shift.factor, since=since)
     dear = [index for index, one in enumerate(strip) if change and one.at >= change.shift.first.at]
     job = configured_jobs().get(name)
     stage = stages.of(row, job.stage if job else "")
