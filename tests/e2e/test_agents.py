@@ -47,7 +47,7 @@ def test_an_agent_is_launched_once_and_its_answer_is_printed(sqlite_url: str, ve
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_at_its_timeout_it_is_cancelled_and_the_vendor_says_so(sqlite_url: str, vendor: ManagedVendor, provider: str):
     vendor.work = Work(polls=0, cancel_takes=0.7)
-    done = agent(sqlite_url, vendor, provider, "--timeout", "4s")
+    done = agent(sqlite_url, vendor, provider, "--timeout", "2s")
     assert done.returncode == 124, done.stderr
     (made,) = vendor.working()
     assert made.look() == managed.CANCELLED and made.cancels
@@ -88,7 +88,7 @@ def test_one_that_waits_for_a_person_is_cancelled_and_says_what_it_asked(
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_state_that_nobody_knows_is_running_until_the_timeout(sqlite_url: str, vendor: ManagedVendor, provider: str):
     vendor.work = Work(becomes=managed.ODD, polls=1)
-    done = agent(sqlite_url, vendor, provider, "--timeout", "4s", "--grace", "1s")
+    done = agent(sqlite_url, vendor, provider, "--timeout", "2s", "--grace", "1s")
     assert done.returncode in (124, 76), done.stderr
     assert "pondering" in nightlatch(sqlite_url, "show", one(sqlite_url, "article")["run"]).stdout
 

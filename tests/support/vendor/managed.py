@@ -71,7 +71,7 @@ class Agent:
 
     def look(self) -> str:
         """Its state now."""
-        if self.status == RUNNING and time.monotonic() >= self.cancelled_at + self.work.cancel_takes:
+        if self.status in (RUNNING, ODD) and time.monotonic() >= self.cancelled_at + self.work.cancel_takes:
             self.status = CANCELLED
         if self.status == RUNNING and self.work.polls and self.polls >= self.work.polls:
             self.status = self.work.becomes
