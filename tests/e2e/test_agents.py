@@ -6,10 +6,12 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.support.agents import PROVIDERS, agent, begin
+from nightlatch.core.retry import TRY_AGAIN
+from tests.support.agents import PROVIDERS, agent, begin, words
 from tests.support.programs import children, nightlatch, until
 from tests.support.runs import one
 from tests.support.vendor import managed
@@ -42,6 +44,18 @@ def test_an_agent_is_launched_once_and_its_answer_is_printed(sqlite_url: str, ve
     assert made.id in shown
     launches = [body for _, path, _, body in vendor.requests if "labels" in body or "metadata" in body]
     assert len(launches) == 1 and run["run"].lower() in json.dumps(launches)
+
+
+def test_a_vendor_that_is_not_the_one_it_claims_to_be_gets_neither_key_nor_launch(sqlite_url: str, tmp_path: Path):
+    certificate = tmp_path / "ca.pem"
+    with ManagedVendor(certificate=certificate) as vendor:
+        refused = agent(sqlite_url, vendor, "openai", "--retries", "0")
+        assert refused.returncode == TRY_AGAIN and "certificate verify failed" in refused.stderr
+        assert not vendor.requests
+        trusting = vendor.environment() | {"SSL_CERT_FILE": str(certificate)}
+        done = nightlatch(sqlite_url, *words("openai"), env=trusting)
+        assert (done.returncode, done.stdout) == (0, "the answer\n"), done.stderr
+        assert [made.messages for made in vendor.working()] == [1]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)

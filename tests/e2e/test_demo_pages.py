@@ -1,25 +1,33 @@
-"""`nightlatch demo --pages`: what it says opens its own night, not the user's store, and nothing of it is left."""
+"""`nightlatch demo --pages`: its commands are about its own night, not the user's store, and nothing of it is left."""
 
 from __future__ import annotations
 
-import shlex
+import re
 import signal
+from http.client import HTTPConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tests.support.programs import nightlatch, start
+from tests.support.programs import start
 
 
-def test_the_command_that_demo_prints_opens_its_own_pages_and_ctrl_c_removes_them(sqlite_url):
+def test_the_commands_of_the_demo_are_for_its_own_store_which_ctrl_c_removes(sqlite_url):
     demo = start(sqlite_url, "demo", "--pages", "--print")
     assert demo.stdout and demo.stderr
-    address = urlsplit(demo.stdout.readline())
-    line = next(text for text in demo.stderr if "open them with" in text)
-    program, *words = shlex.split(line.rpartition("open them with: ")[2])
-    assert (program, words[0]) == ("nightlatch", "--store")
-    opened = urlsplit(nightlatch(sqlite_url, *words, "--print").stdout)
-    assert (opened.netloc, opened.path.split("/")[1]) == (address.netloc, address.path.split("/")[1])
-    folder = Path(words[1].removeprefix("sqlite:///")).parent
+    address = urlsplit(demo.stdout.readline().strip())
+    assert "until Ctrl-C" in next(line for line in demo.stderr if "the pages are at" in line)
+    connection = HTTPConnection(address.netloc, timeout=30)
+    connection.request("GET", address.path)
+    opened = connection.getresponse()
+    opened.read()
+    cookie = opened.getheader("Set-Cookie", "").partition(";")[0]
+    connection.request("GET", address.path.partition("open/")[0], headers={"Cookie": cookie})
+    shown = connection.getresponse().read().decode()
+    connection.close()
+    commands = re.findall(r'data-command="nightlatch ([^"]*)"', shown)
+    stores = {re.match(r"--store sqlite:///(\S*)/demo.db \w", command) for command in commands}
+    assert len(commands) == 4 and None not in stores
+    folder = Path(re.findall(r"sqlite:///(\S*)/demo.db", commands[0])[0])
     assert folder.exists()
     demo.send_signal(signal.SIGINT)
     assert demo.wait(60) == 0
