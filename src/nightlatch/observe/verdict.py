@@ -63,7 +63,7 @@ def night(seen: Night) -> Headline:
     first = [f"The journal is broken at {_text(seen.journal_broken_at) or 'an unknown entry'}."] if broken else []
     return Headline(
         sentence=" ".join([*first, _ran(seen), _needs(seen.need_you)]),
-        reasons=" ".join(filter(None, [_used(seen), _refused(seen.refused), _journal(seen.journal_intact)])),
+        reasons=" ".join(filter(None, [_used(seen), _refused(seen.refused), _intact(seen.journal_intact)])),
         tone=ALARM if broken or seen.alarming else DECIDE if seen.need_you else CALM,
     )
 
@@ -129,7 +129,7 @@ def _refused(number: int) -> str:
     return f"{writes}; nothing landed twice."
 
 
-def _journal(intact: bool | None) -> str:
+def _intact(intact: bool | None) -> str:
     return "The journal is intact." if intact else ""
 
 
