@@ -56,13 +56,14 @@ class Slots:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    def put(self, records: Iterable[tuple[str, SlotRecord]]) -> None:
-        """Insert what is not there yet, each with its job; all in one transaction."""
+    def put(self, records: Iterable[tuple[str, SlotRecord]], *, lazy: bool = False) -> None:
+        """Insert what is not there yet, each with its job; all in one transaction. `lazy`: it need not be on the disk
+        yet; the next commit of anything flushes it too."""
         rows = [JobSlotRecord(job=job, **record.__dict__) for job, record in records]
         if not rows:
             return
         sql = self._tables.sql(_RECORD.put)
-        with self._tables.database.transaction() as execute:
+        with self._tables.database.transaction(lazy=lazy) as execute:
             for row in sorted(rows, key=lambda row: (row.job, row.first)):  # one order for all writers: no deadlock
                 execute(sql, **_RECORD.by_column(row))
 

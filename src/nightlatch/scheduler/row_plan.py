@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..core.row import Row
     from .scheduled import Scheduled
 
+_NOTHING = Decision()
 PASSED = 1000  # slots that a row lists as run before it was set back; for others there are done keys
 
 
@@ -33,7 +34,7 @@ class RowPlan:
     @property
     def waits(self) -> bool:
         """Does it wait for room, or for something that has no known time?"""
-        return self.decision == Decision()
+        return self.decision == _NOTHING
 
     def moved(self, move: str, host: str) -> Row:
         """The row after the move; a new claim has the move's id."""

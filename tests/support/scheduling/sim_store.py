@@ -179,7 +179,7 @@ class SimSlots:
         self.records: dict[str, dict[float, SlotRecord]] = {}
         self.fault = fault
 
-    def put(self, records: Iterable[tuple[str, SlotRecord]]) -> None:
+    def put(self, records: Iterable[tuple[str, SlotRecord]], *, lazy: bool = False) -> None:
         self.fault("before")
         for job, record in records:
             records_of = self.records.setdefault(job, {})
