@@ -195,6 +195,43 @@ def test_prefect_19403_many_jobs_that_wait_do_not_block_the_rest(world: World) -
     assert world.outcomes(stuck[0]) == []  # it waits, and nothing of it is lost
 
 
+def test_when_a_run_ends_what_waits_for_room_is_started_without_reading_all_that_is_due(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.serve(job("second", "30 21 * * *"), job("first", "0 21 * * *"), job("third", "31 21 * * *"), at_once=1)
+    world.clocks.time += 2 * HOUR
+    (started,) = world.after(0)
+    read: list[float] = []
+    real = world.store.cursors
+    monkeypatch.setattr(
+        world.store, "cursors", lambda jobs=None, due=None: read.append(due or 0.0) or real(jobs, due=due)
+    )
+    order = [started[0].name]
+    for _ in range(2):
+        world.started.clear()
+        world.scheduler.fill({order[-1]})
+        assert world.started == []  # its run is still at work
+        world.end(started)
+        world.scheduler.fill({order[-1]})
+        (started,) = world.started
+        order.append(started[0].name)
+    assert order == ["first", "second", "third"]
+    assert max(read) == 0.0, "only open claims, and jobs by their names"
+
+
+def test_after_a_wake_the_end_of_a_run_starts_nothing_before_the_network_is_up(world: World) -> None:
+    world.serve(job("first", "0 21 * * *"), job("second", "1 21 * * *"), at_once=1)
+    (started,) = world.after(2 * HOUR)
+    world.clocks.sleep(1.5)  # too short to be noticed, and the next look is not due yet
+    world.end(started)
+    world.clocks.sleep(60)
+    world.started.clear()
+    world.scheduler._next_look = world.clocks.now() + 1
+    world.scheduler.fill({"first"})
+    assert world.started == []
+    assert len(world.after(25)) == 1
+
+
 def test_dkron_1569_a_restarted_daemon_knows_what_runs(world: World) -> None:
     world.serve(job("long", "every 1h"), job("other", "every 1h"), at_once=1)
     (started,) = world.after(HOUR)
