@@ -12,7 +12,7 @@ import pytest
 from nightlatch.core import definition, retry
 from nightlatch.core import row as rows
 from nightlatch.core.job import Job
-from nightlatch.core.row import COLLAPSED, RAN, SKIPPED, Row
+from nightlatch.core.row import COLLAPSED, RAN, SKIPPED, Cursor, Row, SlotRecord
 from nightlatch.core.schedule import name_of, named
 from nightlatch.core.target import Command
 from nightlatch.core.value import replace
@@ -23,7 +23,9 @@ from nightlatch.observe import slots
 from nightlatch.runtime.supervisor.run.claim import Claimed
 from nightlatch.runtime.supervisor.run.rows import read_row
 from nightlatch.runtime.supervisor.start import start
+from nightlatch.scheduler import row_plan
 from nightlatch.scheduler.people import JobSlots
+from nightlatch.scheduler.row_reader import RowReader
 from nightlatch.scheduler.scheduled import Scheduled
 from nightlatch.scheduler.scheduler import Scheduler
 from nightlatch.store import url
@@ -370,7 +372,7 @@ def test_a_clock_400_days_ahead_is_set_back_and_what_ran_is_not_run_again(world:
     row = world.row("job")
     assert row.era == 1 and row.slot <= world.clocks.wall()
     assert rows.RAN in [record.outcome for record in world.ledger.slots.of("job")]
-    assert all(record.ran or record.first < world.clocks.wall() for record in world.ledger.slots.of("job"))
+    assert all(record.names_a_run or record.first < world.clocks.wall() for record in world.ledger.slots.of("job"))
 
 
 def test_a_row_of_a_newer_program_is_left_alone_and_the_others_go_on(world: World) -> None:
@@ -454,6 +456,36 @@ def test_a_slot_that_ran_before_a_set_back_keeps_its_outcome_when_it_is_the_firs
     world.after(4 * HOUR)
     found = {record.first: record for record in merged(world.ledger.slots.of("job"), world.row("job").records)}
     assert found[float(named(early[0].due))].outcome == RAN
+
+
+def test_a_ledger_that_slept_through_two_set_backs_strikes_out_by_both(world: World) -> None:
+    """What a fast clock had recorded before the first does not count after the first: until the second, slots had their
+    own outcomes."""
+    hourly = Scheduled(job("job", "every 1h"), "d")
+    first, second = EVENING + 2 * HOUR, EVENING + 9 * HOUR
+    ahead = SlotRecord(first=EVENING, last=EVENING + 400 * 24 * HOUR, count=1001, outcome=COLLAPSED)
+    row = Row(job="job", slot=EVENING + 400 * 24 * HOUR, next_due=0.0)
+    row = row_plan.set_back(row_plan.set_back(row, hourly, first, ()), hourly, second, ())
+    assert rows.read(Cursor(job="job", id="", slot=row.slot, wake=0.0, body=row.pack())) == row
+    world.ledger.slots.put([("job", ahead)])
+    RowReader(world.ledger, apart=True, say=print).update_ledger([row], {"job": hourly})
+    (cut,) = world.ledger.slots.of("job")
+    assert (cut.last, cut.count) == (first, 3)
+
+
+def test_a_slot_that_was_given_up_before_a_set_back_keeps_its_outcome(world: World) -> None:
+    """It names a run, which may be in another machine's ledger only."""
+    world.serve(job("job", "every 1h"))
+    world.clocks.offset += 400 * 24 * HOUR
+    (early,) = world.after(1)
+    Claimed(*early).end(world.store, world.ledger, "needs-attention", ran=False, reason="not started", run="r")
+    world.clocks.offset -= 400 * 24 * HOUR
+    for _ in range(30):
+        for started in world.after(200):
+            world.end(started)
+    assert world.row("job").era == 1
+    assert float(named(early[0].due)) in world.row("job").passed
+    assert (SKIPPED, "not started", 1) in world.outcomes("job")
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,8 @@ _RECORD = TypedTable(
 )
 _OF = f"SELECT {_RECORD.names} FROM {{prefix}}slot_record WHERE job = :job AND last >= :since ORDER BY first"
 _BEYOND = f"""
-SELECT {_RECORD.names} FROM {{prefix}}slot_record WHERE job = :job AND last > :time AND era < :era AND outcome <> 'ran'
+SELECT {_RECORD.names} FROM {{prefix}}slot_record
+WHERE job = :job AND last > :time AND era < :era AND outcome <> 'ran' AND run = ''
 """
 _REMOVE = "DELETE FROM {prefix}slot_record WHERE job = :job AND first = :first"
 _CUT = "UPDATE {prefix}slot_record SET last = :last, count = :count WHERE job = :job AND first = :first"
@@ -73,7 +74,7 @@ class Slots:
         return (_RECORD.read(row).record for row in rows)
 
     def strike(self, job: str, time: float, era: int, newest: Callable[[SlotRecord], tuple[float, int]]) -> None:
-        """Strike out records of earlier eras after `time`, which a clock ahead of time made. What ran stays.
+        """Strike out records of earlier eras after `time`, which a clock ahead of time made. What names a run stays.
 
         `newest` says of a record where it ends and how many slots it has, if it is cut at that time.
         """

@@ -85,20 +85,20 @@ def edited(row: Row, job: Scheduled | None, now: float, *, host: str, keep: int)
 
 
 def set_back(row: Row, job: Scheduled, now: float, recorded: Iterable[SlotRecord]) -> Row:
-    """The row without the moves of a clock that was ahead. Slots that ran stay run. `recorded`: in the ledger."""
-    ran = {record.first for record in (*recorded, *row.records) if record.ran and record.first > now}
+    """The row without the moves of a clock that was ahead. What names a run stays. `recorded`: in the ledger."""
+    ran = {record.first for record in (*recorded, *row.records) if record.names_a_run and record.first > now}
     if row.claim and row.claim.slot > now:
         ran.add(row.claim.slot)
-    era, begin = row.era + 1, float(int(now))
-    kept = tuple(_cut(record, job, begin) for record in row.records if record.ran or record.first <= begin)
+    begin = float(int(now))
+    kept = tuple(_cut(record, job, begin) for record in row.records if record.names_a_run or record.first <= begin)
     return replace(
-        row, slot=begin, next_due=job.next(begin), era=era, strike=(begin, era), passed=tuple(sorted(ran)[:PASSED]),
-        records=kept,
+        row, slot=begin, next_due=job.next(begin), era=row.era + 1, struck=row.set_back_to(begin),
+        passed=tuple(sorted(ran)[:PASSED]), records=kept,
     )  # fmt: skip
 
 
 def _cut(record: SlotRecord, job: Scheduled, time: float) -> SlotRecord:
-    if record.ran or record.last <= time:
+    if record.names_a_run or record.last <= time:
         return record
     last, count = job.cut(record.first, time)
     return replace(record, last=last, count=count)

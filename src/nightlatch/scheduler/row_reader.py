@@ -41,7 +41,7 @@ class RowReader:
             if row.change and self._staged.get(row.job) != row.change["id"]:
                 journal_stage(self._ledger, row)
                 self._staged[row.job] = row.change["id"]
-            if row.strike and (row.job, row.era) not in self._struck:
+            if row.struck and (row.job, row.era) not in self._struck:
                 self._strike(row, jobs[row.job])
 
     def _row(self, cursor: Cursor) -> Row | None:
@@ -65,8 +65,7 @@ class RowReader:
         self._copied |= {row.job: row.id for row in new}
 
     def _strike(self, row: Row, job: Scheduled) -> None:
-        """Strike out this ledger's records of the time that does not count, before anything else is read."""
-        assert row.strike
-        time, era = row.strike
-        self._ledger.slots.strike(row.job, time, int(era), lambda record: job.cut(record.first, time))
+        """Strike out this ledger's records of the times that do not count, before anything else is read."""
+        for time, era in row.struck:
+            self._ledger.slots.strike(row.job, time, era, lambda record, time=time: job.cut(record.first, time))
         self._struck.add((row.job, row.era))

@@ -195,7 +195,7 @@ class SimSlots:
     def strike(self, job: str, time: float, era: int, newest: Callable[[SlotRecord], tuple[float, int]]) -> None:
         there = self.records.get(job, {})
         for first, record in list(there.items()):
-            if record.last <= time or record.era >= era or record.ran:
+            if record.last <= time or record.era >= era or record.names_a_run:
                 continue
             if first > time:
                 del there[first]
