@@ -6,10 +6,12 @@ import json
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from tests.support.agents import PROVIDERS, agent, begin
+from nightlatch.core.retry import TRY_AGAIN
+from tests.support.agents import PROVIDERS, agent, begin, words
 from tests.support.programs import children, nightlatch, until
 from tests.support.runs import one
 from tests.support.vendor import managed
@@ -44,10 +46,22 @@ def test_an_agent_is_launched_once_and_its_answer_is_printed(sqlite_url: str, ve
     assert len(launches) == 1 and run["run"].lower() in json.dumps(launches)
 
 
+def test_a_vendor_that_is_not_the_one_it_claims_to_be_gets_neither_key_nor_launch(sqlite_url: str, tmp_path: Path):
+    certificate = tmp_path / "ca.pem"
+    with ManagedVendor(certificate=certificate) as vendor:
+        refused = agent(sqlite_url, vendor, "openai", "--retries", "0")
+        assert refused.returncode == TRY_AGAIN and "certificate verify failed" in refused.stderr
+        assert not vendor.requests
+        trusting = vendor.environment() | {"SSL_CERT_FILE": str(certificate)}
+        done = nightlatch(sqlite_url, *words("openai"), env=trusting)
+        assert (done.returncode, done.stdout) == (0, "the answer\n"), done.stderr
+        assert [made.messages for made in vendor.working()] == [1]
+
+
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_at_its_timeout_it_is_cancelled_and_the_vendor_says_so(sqlite_url: str, vendor: ManagedVendor, provider: str):
     vendor.work = Work(polls=0, cancel_takes=0.7)
-    done = agent(sqlite_url, vendor, provider, "--timeout", "4s")
+    done = agent(sqlite_url, vendor, provider, "--timeout", "2s")
     assert done.returncode == 124, done.stderr
     (made,) = vendor.working()
     assert made.look() == managed.CANCELLED and made.cancels
@@ -88,7 +102,7 @@ def test_one_that_waits_for_a_person_is_cancelled_and_says_what_it_asked(
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_state_that_nobody_knows_is_running_until_the_timeout(sqlite_url: str, vendor: ManagedVendor, provider: str):
     vendor.work = Work(becomes=managed.ODD, polls=1)
-    done = agent(sqlite_url, vendor, provider, "--timeout", "4s", "--grace", "1s")
+    done = agent(sqlite_url, vendor, provider, "--timeout", "2s", "--grace", "1s")
     assert done.returncode in (124, 76), done.stderr
     assert "pondering" in nightlatch(sqlite_url, "show", one(sqlite_url, "article")["run"]).stdout
 

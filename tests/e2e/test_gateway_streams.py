@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.budgets import gateways, spent
-from tests.support.programs import nightlatch, start, until
+from tests.support.programs import TOOL, nightlatch, start, until
 from tests.support.vendor import Plan, Vendor
 
 STREAM = """
@@ -27,12 +27,20 @@ def stream(text="hi", **more):
 
 
 def test_the_first_byte_is_not_held_until_the_last(sqlite_url, tmp_path):
-    """The reply goes on only when its first event has arrived at the client."""
+    """The reply goes on only when its first event has arrived at the client. What the command reports before it has
+    settled is that call, and must not be counted twice."""
     first = tmp_path / "first"
     with Vendor(plan=lambda _: Plan(pause=0.01, waits_for=str(first))) as vendor:
         code = (
             STREAM
-            + f"connection, reply = stream(); print(reply.read1(20)); open({str(first)!r}, 'w').close(); reply.read()"
+            + f"""
+import subprocess
+connection, reply = stream()
+print(reply.read1(20))
+subprocess.run({f"{TOOL} spend usd=0.5"!r}, shell=True, check=True)
+open({str(first)!r}, "w").close()
+reply.read()
+"""
         )
         done = nightlatch(sqlite_url, "run", "night", "--budget", "usd=1", "--", sys.executable, "-c", code,
                           env=vendor.environment)  # fmt: skip

@@ -87,7 +87,7 @@ def test_bare_shows_what_needs_you_first_and_each_row_ends_in_what_to_type(sqlit
     ]  # fmt: skip
     assert [line[-2] for line in lines] == ["resolve", "show", "-f", "show"]
     first, *titles, last = [line for line in shown.splitlines() if line and not line.startswith("  ")]
-    assert first.endswith("2 runs ended, 1 of them well, 2 things need you") and titles == [
+    assert first.endswith("1 of 2 runs succeeded, 2 things need you") and titles == [
         "needs you",
         "running",
         "done",

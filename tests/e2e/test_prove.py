@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from nightlatch import connect
+from nightlatch.cli import prove
 from nightlatch.gates.bucket import Bucket
 from tests.support.clones import begun, git
 from tests.support.programs import carrying, nightlatch, start, until
@@ -112,3 +113,12 @@ def test_what_cannot_be_reached_is_said_in_a_line(sqlite_url, tmp_path):
     assert done.returncode == 69 and "nothing can be written beside" in done.stderr
     assert nightlatch(sqlite_url, "doctor", str(tmp_path)).returncode == 64
     assert subprocess.run(["ls", tmp_path], capture_output=True, text=True).stdout.split() == ["state"]
+
+
+def test_a_holder_that_prints_two_lines_at_once_is_heard_twice(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(prove, "_PATIENCE", 5.0)
+    holder = prove._Worker(["sh", "-c", "printf '1\\n2\\n'; exec sleep 60"], dict(os.environ))
+    try:
+        assert [holder.line(), holder.line()] == ["1", "2"]
+    finally:
+        holder.kill()

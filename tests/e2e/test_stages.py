@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -287,7 +288,7 @@ def test_claude_code_82818_a_slot_that_was_run_by_hand_does_not_run_again(page: 
 
 def test_codex_25229_what_needs_approval_is_not_denied_for_good(sqlite_url: str, tmp_path: Path) -> None:
     """There an automation had nobody to ask: what needed approval failed, each night, and no setting changed that.
-    (codex#24327, listed beside it, could not be found.) Here it is refused with the way out, and that leads out."""
+    Here it is refused with the way out, and that leads out."""
     command = f"{TOOL} once mail-$NIGHTLATCH_KEY -- sh -c 'echo x >> {tmp_path}/sent' 2> {tmp_path}/why; echo x > page"
     job = Staged(sqlite_url, tmp_path, command=command, workspace="scratch", publish=[f"page={tmp_path}/out"])
     job.ok("cancel", job.hold().id)
@@ -297,6 +298,20 @@ def test_codex_25229_what_needs_approval_is_not_denied_for_good(sqlite_url: str,
     assert run.attempt == 0 and not (tmp_path / "sent").exists()
     job.ok("approve", run.id, "--yes")
     assert (tmp_path / "sent").read_text() == "x\n" and (tmp_path / "out").exists()
+
+
+def test_codex_24327_a_run_that_can_ask_nobody_does_not_wait_for_an_answer(page: Staged, tmp_path: Path) -> None:
+    """Its question finds no terminal and no input, even if the scheduler was started on one."""
+    ask = "{ (read -r word < /dev/tty) 2> /dev/null || read -r word; } && echo yes > page || echo nobody > page"
+    page.write(stage="unattended", schedule="every 2s", command=ask)
+    on_a_terminal = [sys.executable, "-c", "import pty, sys; pty.spawn(sys.argv[1:])", *NIGHTLATCH, "tick"]
+
+    def ticked() -> bool:
+        subprocess.run(on_a_terminal, env=environment(page.store), cwd=tmp_path, stdin=subprocess.DEVNULL, check=True)
+        return (tmp_path / "out").exists()
+
+    until(ticked, 60, "a slot was run")
+    assert (tmp_path / "out").read_text() == "nobody\n"
 
 
 def test_codex_42696_the_last_step_needs_a_click(page: Staged, tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_an_answer_that_its_client_did_not_wait_for_is_given_back(tmp_path):
         ours, theirs = socket.socketpair()
         ours.sendall(json.dumps({"last": 0, "slots": str(tmp_path / "calls.1")}).encode() + b"\n")
         pipe, _ = await Pipe.open(theirs.detach())
-        waiting = asyncio.create_task(pipe.hold(CALL, at=0.0))
+        waiting = asyncio.create_task(pipe.hold(CALL, {"at": 0.0}))
         await asyncio.sleep(0)
         pipe.data_received(b'{"id":1,"output":2000}\n')
         waiting.cancel()

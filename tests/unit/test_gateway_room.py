@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -13,7 +16,8 @@ from nightlatch.core.value import replace
 from nightlatch.gateway.room import Room
 from nightlatch.runtime.shared import call_slots
 from nightlatch.runtime.shared.call_slots import CallSlots
-from nightlatch.system import clock
+from nightlatch.runtime.supervisor.metering.gateway_process import GatewayProcess
+from nightlatch.system import clock, process
 
 from .test_accounts import CALL, ONE, Bench, make  # noqa: F401 - a fixture
 
@@ -184,3 +188,112 @@ def test_when_all_are_killed_the_next_attempt_finds_what_was_granted(bench, comm
 def test_a_long_name_has_no_slot_and_is_asked_for(bench):
     gateway = Gateway(bench("usd=9"))
     assert gateway.room.grant(1, CALL, {**ABOUT, "agent": "x" * 600}) is None
+
+
+def test_an_answer_never_arrives_before_the_room_without_its_call(bench):
+    """The pipe may end between two messages: what has arrived by then must not let both ways have the same money."""
+    gateway = Gateway(bench(f"usd={1.5 * ONE / 10**9}"))
+    mine = gateway.bench
+    lease: Any = mine.lease
+    supervisor = GatewayProcess(mine.accounts, {}, lease=lease, folder=mine.folder, settings={})
+    ours, theirs = socket.socketpair()
+    supervisor._pipe, supervisor._started = ours.detach(), [clock.now()]
+    os.set_blocking(supervisor._pipe, False)
+    mine.number += 1
+    about = {"do": "hold", "id": mine.number, "call": CALL.__dict__, **ABOUT}
+    theirs.sendall(json.dumps(about).encode() + b"\n")
+    supervisor.serve()
+    answered = False
+    for message in map(json.loads, theirs.recv(1 << 16).splitlines()):
+        if "room" in message:
+            gateway.room.renew(message)
+        answered = answered or message.get("output") == 2000
+        assert not (answered and gateway.grant())
+    assert answered
+    os.close(supervisor._pipe)
+    theirs.close()
+
+
+class SlowSlots(CallSlots):
+    """A gateway that is stopped while it writes, until its lease is over."""
+
+    until = 0.0
+
+    def put(self, number: int, line: bytes) -> bool:
+        done = super().put(number, line)
+        while clock.now() < self.until:
+            clock.sleep(self.until - clock.now())
+        return done
+
+
+def test_what_is_written_too_late_for_a_successor_is_not_granted(bench):
+    gateway = Gateway(bench("usd=9"))
+    slots = SlowSlots(gateway.bench.accounts.slots)
+    gateway.room = Room(slots)
+    gateway.bench.lease.sure_until = slots.until = clock.now() + 0.1
+    gateway.hear()
+    assert gateway.grant() == 0
+
+
+def test_a_slot_that_a_power_failure_has_torn_is_passed_over(bench):
+    gateway = Gateway(bench("usd=9"))
+    gateway.grant(), gateway.grant()
+    path = gateway.bench.accounts.slots
+    with open(path, "r+b") as file:
+        file.seek(file.read().index(b'"id":1,'))
+        file.write(b"\0" * 100)
+    gateway.bench.begin()
+    assert gateway.bench.used == (0, ONE)
+
+
+LONG = replace(CALL, output=500_000, highest=500_000)  # more than is generated in minutes
+STOPPED = """
+import os, signal, sys
+from nightlatch.runtime.shared.call_slots import CallSlots
+CallSlots(sys.argv[1]).sign()
+os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def doubt_after(gateway: Gateway) -> float:
+    """Kill the attempt with a long call in flight; returns which part of it is in doubt for the next one."""
+    assert gateway.grant(LONG)
+    gateway.bench.begin()
+    return gateway.bench.used[1] / LONG.bound(LONG.wanted)["usd"]
+
+
+@pytest.fixture
+def stopped(bench) -> Any:
+    """A gateway whose supervisor was killed, and that is stopped itself."""
+    gateway = Gateway(bench("usd=90"))
+    child = subprocess.Popen([sys.executable, "-c", STOPPED, gateway.bench.accounts.slots])
+    os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+    yield gateway, child
+    child.kill()
+    child.wait()
+
+
+def test_a_gateway_that_is_left_is_ended_before_its_calls_are_counted(stopped):
+    gateway, child = stopped
+    assert doubt_after(gateway) < 0.5  # by its time
+    assert process.state_of(child.pid, process.start_of(child.pid) or 0) in (process.GONE, process.ZOMBIE)
+
+
+@pytest.mark.parametrize("fact", [{"where": "another boot"}, {"wall": 3600.0}])
+def test_a_call_whose_time_cannot_be_known_counts_whole(stopped, fact):
+    """Its gateway may still be at work somewhere; or the clock was set back since."""
+    gateway, child = stopped
+    with open(gateway.bench.accounts.slots, "r+b") as file:
+        facts = json.loads(file.read(512))
+        changed = {**facts, **{name: facts[name] + more for name, more in fact.items()}}
+        file.seek(0)
+        file.write(json.dumps(changed).encode().ljust(512))
+    assert doubt_after(gateway) == 1
+    assert (child.poll() is None) == ("where" in fact)  # a pid of another boot means nothing
+
+
+def test_on_another_machine_a_call_counts_whole(bench):
+    mine = bench("usd=90")
+    mine.hold(LONG)
+    mine.begin()  # there is no file here: its gateway may be at work elsewhere
+    assert mine.used == (0, LONG.bound(LONG.wanted)["usd"])

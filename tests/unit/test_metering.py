@@ -5,11 +5,11 @@ from __future__ import annotations
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nightlatch.core.metering import price
-from nightlatch.core.metering.call import AMPLE, BURST, LEAST, SPEED, Call, fit, in_doubt
+from nightlatch.core.metering.call import AMPLE, BURST, LEAST, SPEED, Call, fit, in_doubt, unlowered
 from nightlatch.core.metering.price import Price
 from nightlatch.gateway.prices import Prices
 
@@ -153,6 +153,8 @@ LEFT = st.fixed_dictionaries(
 
 
 @given(CALLS, LEFT)
+@example(call(input=30_000, output=2000), {"usd": 265_000_000})  # its input takes more than three quarters of the rest
+@example(call(input=30_000, output=2000), {"tokens": 31_500})
 def test_what_fits_is_within_what_is_left(asked, left):
     output = fit(asked, left)
     if output is None:
@@ -161,6 +163,14 @@ def test_what_fits_is_within_what_is_left(asked, left):
     bound = asked.bound(output)
     free = not (asked.fixed or asked.output_rate)
     assert all(bound[unit] <= rest for unit, rest in left.items() if not (free and unit == "usd"))
+
+
+@given(CALLS, LEFT)
+def test_what_the_gateway_grants_by_itself_is_what_fits_as_it_is(asked, left):
+    bound = unlowered(asked, left)
+    assert bound in (None, asked.bound(asked.wanted))
+    if min(left.values(), default=0) >= 0:  # what costs nothing and finds less than nothing goes to the supervisor
+        assert (bound is not None) == (fit(asked, left) == asked.wanted)
 
 
 @given(CALLS, LEFT, st.integers(0, 10**12))

@@ -219,17 +219,21 @@ class _Worker:
             program, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             start_new_session=True,
         )  # fmt: skip
+        self._unread = b""
 
     def line(self) -> str:
-        out = self._process.stdout
-        assert out
-        if not select.select([out], [], [], _PATIENCE)[0]:
-            raise StoreUnreachable(f"no response from a holder for {_PATIENCE:.0f} s: is the store very slow?")
-        line = out.readline()
-        if not line:
-            errors = self._process.communicate()[1].strip().splitlines()
-            raise Error(f"a holder ended too early: {errors[-1] if errors else self._process.returncode}")
-        return line
+        assert self._process.stdout
+        out = self._process.stdout.fileno()
+        while b"\n" not in self._unread:  # what was read beyond the last line counts: select would not see it
+            if not select.select([out], [], [], _PATIENCE)[0]:
+                raise StoreUnreachable(f"no response from a holder for {_PATIENCE:.0f} s: is the store very slow?")
+            more = os.read(out, 65536)
+            if not more:
+                errors = self._process.communicate()[1].strip().splitlines()
+                raise Error(f"a holder ended too early: {errors[-1] if errors else self._process.returncode}")
+            self._unread += more
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line.decode()
 
     def hear(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.line())

@@ -113,16 +113,16 @@ def _fill(path: str, content: Iterator[bytes], mode: int, old: os.stat_result | 
             view = memoryview(chunk)
             while view:
                 view = view[os.write(fd, view) :]
+        mine = os.fstat(fd)
         if old:
-            _resemble(fd, old)
+            _resemble(fd, mine, old)
         durable.fsync(fd)
-        return str(os.fstat(fd).st_ino)
+        return str(mine.st_ino)
     finally:
         os.close(fd)
 
 
-def _resemble(fd: int, old: os.stat_result) -> None:
-    mine = os.fstat(fd)
+def _resemble(fd: int, mine: os.stat_result, old: os.stat_result) -> None:
     if (old.st_uid, old.st_gid) != (mine.st_uid, mine.st_gid):
         try:
             os.fchown(fd, old.st_uid if os.geteuid() == 0 else -1, old.st_gid)

@@ -19,9 +19,12 @@ from . import refusals
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import TypeVar
 
     from ..core.fence import KeptMark, Landing, Refusal
     from ..core.model import KnownGrants, Mark
+
+    T = TypeVar("T")
 
 PATIENCE = 30.0  # seconds to wait for the lock; its holder flushes one file at most
 
@@ -36,16 +39,17 @@ class Marks:
         self.folder = os.path.join(self.parent, f".{name}.nightlatch")
         self._marks = os.path.join(self.folder, "marks")
         self._refusals = os.path.join(self.folder, "refusals")
+        self._lock = filelock.FairLock(os.path.join(self.folder, "lock"))
         self._local = False
+        self._note = ""  # the file name of our last landing
         self.expected: set[str] = set()  # leases that have sealed it: their marks must be there
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Exclusive access to the target. A process that is stopped in here is killed by the next one that waits."""
         self.make_folder()
-        lock = filelock.FairLock(os.path.join(self.folder, "lock"))
-        if not self._taken(lock):
-            holder = lock.holder()
+        if not self._taken():
+            holder = self._lock.holder()
             raise GateUnreachable(
                 f"{self.target} has been locked for {PATIENCE:.0f} s"
                 + (f" by process {holder[0]}" if holder else " by a process that cannot be seen from here")
@@ -55,14 +59,14 @@ class Marks:
             with self.explain_errors():
                 yield
         finally:
-            lock.release()
+            self._lock.release()
 
-    def _taken(self, lock: filelock.FairLock) -> bool:
+    def _taken(self) -> bool:
         with self.explain_errors():
             try:
-                return lock.acquire_from_stopped(PATIENCE)
+                return self._lock.acquire_from_stopped(PATIENCE)
             except PermissionError as error:
-                stopped = lock.stopped_holder()
+                stopped = self._lock.stopped_holder()
                 if stopped is None:
                     raise
                 raise GateUnreachable(
@@ -75,7 +79,7 @@ class Marks:
 
         A mark that is there already is not written again: that would double what a write has to flush.
         """
-        marks, landings = self._read()
+        marks = self._read(fence.unpack)
         if mark.name in self.expected and mark.name not in marks:
             raise self._moved(mark.name)
         try:
@@ -86,7 +90,7 @@ class Marks:
         before = marks.get(mark.name)
         if higher:
             here = fence.KeptMark(mark=mark, by=" ".join(by.split()), at=clock.wall())
-            self._write({**marks, mark.name: here}, self._with_last(self._noted(), marks, landings))
+            self._write({**marks, mark.name: here}, self._with_last(self._noted(), marks))
         self.expected.add(mark.name)
         return before.mark if before else None
 
@@ -97,15 +101,25 @@ class Marks:
         on a file system that keeps the order of renames. It becomes a line in `marks` when they are next written; if
         the target does not show `what` by then, the write did not land.
         """
-        new = os.path.join(self.folder, f"landing.{mark.grant}.{what}.{digest}")
+        old, self._note = self._note, f"landing.{mark.grant}.{what}.{digest}"
+        new = os.path.join(self.folder, self._note)
+        if old.split(".")[1:2] == [mark.grant]:
+            try:
+                os.rename(os.path.join(self.folder, old), new)
+                return
+            except FileNotFoundError:
+                pass  # another process has written since
+        self._replace_note(new, mark.grant)
+
+    def _replace_note(self, new: str, grant: str) -> None:
         old = self._noted()
         if old is None:
             os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             return
-        if old[1] != mark.grant:
-            marks, landings = self._read()
-            kept = self._with_last(old, marks, landings)
-            if kept != landings:  # another lease's landing: our seal did not write it down
+        if old[1] != grant:
+            marks = self._read(fence.unpack)
+            kept = self._with_last(old, marks)
+            if kept != self._read(fence.landings):  # another lease's landing: our seal did not write it down
                 self._write(marks, kept)
         os.rename(os.path.join(self.folder, ".".join(old)), new)
 
@@ -115,16 +129,15 @@ class Marks:
             return ()
         with self.explain_errors():
             noted = self._noted()  # first: a note that becomes a line meanwhile is then seen twice, not missed
-            return self._with_last(noted, *self._read())
+            return self._with_last(noted, self._read(fence.unpack))
 
     def _noted(self) -> list[str] | None:
         """`landing`, grant, what, digest."""
         return next((name.split(".") for name in os.listdir(self.folder) if name.startswith("landing.")), None)
 
-    def _with_last(
-        self, noted: list[str] | None, marks: dict[str, KeptMark], landings: tuple[Landing, ...]
-    ) -> tuple[Landing, ...]:
-        """`landings` with the noted write, if it landed. A writer killed before its rename left only the note."""
+    def _with_last(self, noted: list[str] | None, marks: dict[str, KeptMark]) -> tuple[Landing, ...]:
+        """The landings, and the noted one if it landed. A writer killed before its rename left only the note."""
+        landings = self._read(fence.landings)
         if noted is None:
             return landings
         _, grant, what, digest = noted
@@ -140,28 +153,28 @@ class Marks:
         Tokens stay: a holder from this store needs a higher one, and raises its own if it is lower.
         """
         with self.locked():
-            marks, landings = self._read()
+            marks = self._read(fence.unpack)
             foreign = sum(s.mark.store != store for s in marks.values())
             if foreign:
                 mine = {n: replace(s, mark=replace(s.mark, store=store, grant="")) for n, s in marks.items()}
-                landed = self._with_last(self._noted(), marks, landings)
+                landed = self._with_last(self._noted(), marks)
                 self._write(mine, tuple(replace(one, mark=replace(one.mark, store=store)) for one in landed))
         return foreign
 
     def read(self) -> dict[str, KeptMark]:
         """Every mark by lease name. Without the lock: a moment old."""
         with self.explain_errors():
-            return self._read()[0]
+            return self._read(fence.unpack)
 
-    def _read(self) -> tuple[dict[str, KeptMark], tuple[Landing, ...]]:
+    def _read(self, parse: Callable[[str], T]) -> T:
         try:
             with open(self._marks, encoding="utf-8") as file:
                 text = file.read()
             if not text.endswith("\n"):
                 raise ValueError("cut off")
-            return fence.unpack(text), fence.landings(text)
+            return parse(text)
         except FileNotFoundError:
-            return {}, ()
+            return parse("")
         except ValueError as error:
             # Never treated as "no marks": that would admit every stale holder.
             raise GateUnreachable(

@@ -128,7 +128,8 @@ class PostgresTransaction:
             if self._written_over:
                 self._spare.append(self._written_over)
         if not self._connection.closed:
-            self._connection.rollback()
+            if self._connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:
+                self._connection.rollback()
             if self._autocommit:
                 self._connection.autocommit = True
 

@@ -1,4 +1,4 @@
-"""A request's body: JSON whose top level is read and changed in place, since a body of megabytes is slow to rewrite."""
+"""A request's body: JSON whose top level is changed in place, since a body of megabytes is slow to rewrite."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from json.decoder import JSONDecoder, scanstring  # type: ignore[attr-defined]
 from typing import Any
 
 _NAME = 32  # characters of the longest name that is looked for
-_SPACE = " \t\n\r"
 
 
 class BadBody(ValueError):
@@ -24,7 +23,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_scan = JSONDecoder(object_pairs_hook=_once).scan_once  # type: ignore[attr-defined]
+_decoder = JSONDecoder(object_pairs_hook=_once)
+
+
+def _skip_space(text: str, at: int) -> int:
+    while text[at] in " \t\n\r":
+        at += 1
+    return at
 
 
 class Body:
@@ -33,59 +38,36 @@ class Body:
         self._data: bytes | None = data
         try:
             self._text = data.decode()
-            self.fields, self._spans = self._members()
-        except (ValueError, StopIteration, IndexError, RecursionError) as error:
+            found = _decoder.decode(self._text)
+        except (ValueError, RecursionError) as error:
             raise BadBody(f"the body cannot be read as one JSON object: {error}") from None
-
-    def _members(self) -> tuple[dict[str, Any], dict[str, tuple[int, int]]]:
-        text, fields, spans = self._text, {}, {}
-        at = self._skip(0)
-        if text[at] != "{":
-            raise ValueError("it does not begin with {")
-        at = self._skip(at + 1)
-        if text[at] == "}":
-            return {}, {}
-        while True:
-            if text[at] != '"':
-                raise ValueError(f"a name is expected at {at}")
-            name, at = scanstring(text, at + 1, True)
-            at = self._skip(at)
-            if text[at] != ":":
-                raise ValueError(f"a colon is expected at {at}")
-            start = self._skip(at + 1)
-            found, end = _scan(text, start)
-            if name in fields:
-                raise ValueError(f"it has {name!r} twice")
-            fields[name], spans[name] = found, (start, end)
-            at = self._skip(end)
-            if text[at] == "}":
-                if self._skip(at + 1, end=True) != len(text):
-                    raise ValueError("something follows it")
-                return fields, spans
-            if text[at] != ",":
-                raise ValueError(f"a comma is expected at {at}")
-            at = self._skip(at + 1)
-
-    def _skip(self, at: int, *, end: bool = False) -> int:
-        text = self._text
-        while at < len(text) and text[at] in _SPACE:
-            at += 1
-        if at >= len(text) and not end:
-            raise ValueError("it ends too early")
-        return at
+        if type(found) is not dict:
+            raise BadBody("the body cannot be read as one JSON object: it does not begin with {")
+        self.fields: dict[str, Any] = found
 
     def set(self, name: str, found: object) -> None:
         """Change a field of the top level, or add it."""
         self._data = None
-        written = json.dumps(found, separators=(",", ":"))
-        if name in self._spans:
-            start, end = self._spans[name]
-            self._text = self._text[:start] + written + self._text[end:]
+        text, written = self._text, json.dumps(found, separators=(",", ":"))
+        if name in self.fields:
+            start, end = self._span(name)
         else:
-            start = self._text.index("{") + 1
-            comma = "," if self.fields else ""
-            self._text = f"{self._text[:start]}{json.dumps(name)}:{written}{comma}{self._text[start:]}"
-        self.fields, self._spans = self._members()
+            start = end = text.index("{") + 1
+            written = f"{json.dumps(name)}:{written}{',' if self.fields else ''}"
+        self._text = text[:start] + written + text[end:]
+        self.fields[name] = found
+
+    def _span(self, name: str) -> tuple[int, int]:
+        """Where the value of a field is that the top level has."""
+        text = self._text
+        at = text.index("{") + 1
+        while True:
+            found, at = scanstring(text, _skip_space(text, at) + 1, True)
+            start = _skip_space(text, _skip_space(text, at) + 1)  # after the colon
+            _, end = _decoder.raw_decode(text, start)
+            if found == name:
+                return start, end
+            at = _skip_space(text, end) + 1  # after the comma
 
     def mentions(self, *words: str) -> bool:
         """Is any of these a name or a whole string in it, at any depth, however it is escaped?"""

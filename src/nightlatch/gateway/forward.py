@@ -126,12 +126,10 @@ class Forward:
         found: list[dict[str, Any]] = []
         for model, counts in [(self.seen.model, self.seen.counts or {}), *self.seen.more]:
             listed = self._price(model)
+            about = {"model": listed.model} if model and self.seen.more else {}
             for kind, usd in listed.cost(counts).items():
-                count = counts[kind]
-                if count or not found:
-                    tokens = 0 if kind in price.USES else count
-                    about = {"model": listed.model} if model and len(self.seen.more) else {}
-                    found.append({"kind": kind, "tokens": tokens, "usd": usd, "calls": int(not found), **about})
+                tokens = 0 if kind in price.USES else counts[kind]
+                found.append({"kind": kind, "tokens": tokens, "usd": usd, "calls": int(not found), **about})
         return found or [{"kind": price.OUTPUT, "tokens": 0, "usd": 0, "calls": 1}]
 
     def _price(self, model: str) -> Price:

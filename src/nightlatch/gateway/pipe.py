@@ -38,7 +38,9 @@ class Pipe(asyncio.Protocol):
         """Connect; returns the pipe and the settings, which are its first message."""
         _, pipe = await asyncio.get_running_loop().create_connection(cls, sock=socket.socket(fileno=fd))
         settings = await pipe._settings
-        pipe._last, pipe._room = settings["last"], Room(CallSlots(settings["slots"]))
+        slots = CallSlots(settings["slots"])
+        slots.sign()
+        pipe._last, pipe._room = settings["last"], Room(slots)
         return pipe, settings
 
     # ── from the supervisor ──
@@ -82,20 +84,28 @@ class Pipe(asyncio.Protocol):
         """A client has called: from now on the supervisor waits for our last messages. Sent at once, once."""
         if not self._called:
             self._called = True
-            self._unsent.append(_encode({"do": "called"}).encode() + b"\n")
-            self._flush()
+            self._send({"do": "called"})
 
-    async def hold(self, call: Call, **about: Any) -> dict[str, Any]:
-        """Ask for a call; `about` has when it arrived (`at`), its model, item and agent.
+    def grant(self, call: Call, about: dict[str, Any]) -> int:
+        """Grant a call here and now: returns its number; 0 if the supervisor has to decide. `about` has when it arrived
+        (`at`), its model, item and subagent, and whether it came with a `login`."""
+        # While others wait, the supervisor decides in turn: granting here would let this call overtake them.
+        if self._room is None or self._waiting:
+            return 0
+        line = self._room.grant(self._last + 1, call, about)
+        if line is None:
+            return 0
+        self._last += 1
+        self._later(line)
+        return self._last
 
-        The reply has `id` and the `output` to limit it to, `count` if the vendor's count is wanted first, or says why
-        it is `refused`. A call that fits only later waits here."""
+    async def hold(self, call: Call, about: dict[str, Any]) -> dict[str, Any]:
+        """Grant it, or have the supervisor decide. The reply has `id` and the `output` to limit it to, `count` if the
+        vendor's count is wanted first, or says why it is `refused`. A call that fits only later waits here."""
+        if number := self.grant(call, about):
+            return {"id": number, "output": call.wanted}
         self._last += 1
         number = self._last
-        # While others wait, the supervisor decides in turn: granting here would let this call overtake them.
-        if self._room and not self._waiting and (line := self._room.grant(number, call, about)):
-            self._later(line)
-            return {"id": number, "output": call.wanted}
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[number] = future
         self._send({"do": "hold", "id": number, "call": call.__dict__, **about})
@@ -126,19 +136,18 @@ class Pipe(asyncio.Protocol):
         self._send({"do": "refused", "why": why})
 
     def _send(self, message: dict[str, Any]) -> None:
-        line = _encode(message).encode() + b"\n"
-        first = message["do"] == "settle" and not self._settled  # from then on what the command reports is only noted
-        self._settled |= first
-        if message["do"] == "hold" or first:
-            self._unsent.append(line)
+        self._later(_encode(message).encode() + b"\n")
+        self._settled = self._settled or message["do"] == "settle"
+        if message["do"] == "hold":
             self._flush()
-        else:
-            self._later(line)
 
     def _later(self, line: bytes) -> None:
-        """Send it with the next urgent message, or in a moment."""
+        """Send it with the next urgent message, or in a moment. Until a call has settled, at once: from the first call
+        on, what the command reports by itself is only noted."""
         self._unsent.append(line)
-        if self._timer is None:
+        if not self._settled:
+            self._flush()
+        elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_MOMENT, self._flush)
 
     def _flush(self) -> None:

@@ -41,7 +41,7 @@ class ReplyUsage:
         self.more: list[tuple[str, dict[str, int]]] = []  # (model, counts) of other models that took part
         self.model = ""
         self.tier = ""
-        self.id = ""  # later requests may refer to it
+        self.id = ""  # to which later requests may refer, if the vendor stores it
         self.ended = False  # its usage is final
         self.input_known = False  # its input is known, although the reply may go on
 

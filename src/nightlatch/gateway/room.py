@@ -11,7 +11,7 @@ import json
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from ..core.metering.call import fit
+from ..core.metering.call import unlowered
 from ..system import clock
 
 if TYPE_CHECKING:
@@ -45,15 +45,16 @@ class Room:
         """Grant the call and record it: returns the message for the supervisor. None: the supervisor must decide."""
         if self._left is None or number > self._to or (now := clock.now()) >= self._until:
             return None
-        if fit(call, self._left) != call.wanted:
+        bound = unlowered(call, self._left)
+        if bound is None:
             return None
-        bound = call.bound(call.wanted)
         line = (
             f'{{"do":"held","id":{number},"began":{now},"at":{clock.wall()},"usd":{bound["usd"]},'
             f'"tokens":{bound["tokens"]},"fixed":{call.fixed},"fee":{call.fee},"output":{call.wanted},'
             f'"output_rate":{call.output_rate * call.times},{self._described(about)}}}'
         ).encode()
-        if not self._slots.put(number, line):
+        # The clock is read again: what is in its slot before the lease ends, the next holder finds there.
+        if not self._slots.put(number, line) or clock.now() >= self._until:
             return None
         self._take_off(bound)
         self._unseen.append((number, bound))

@@ -20,12 +20,16 @@ from .forward import Forward
 from .requested import TOOL_TOKENS
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from ..core.metering.price import Price
     from .dialects import Dialect
     from .pipe import Pipe
     from .prices import Prices
     from .requested import ModelRequest
     from .upstream import Upstream
+
+    _Count = Callable[[], Awaitable[int | None]]
 
 _VENDORS = ("anthropic", "openai", "google", "chatgpt")  # the last: codex with a login
 _AGENT = "x-claude-code-agent-id"
@@ -59,7 +63,7 @@ class RequestHandler:
         if key != self._key or vendor not in _VENDORS:
             return _stale(plain)
         self._pipe.called()
-        path = re.sub("/+", "/", path).rstrip("/")
+        path = (re.sub("/+", "/", path) if "//" in path else path).rstrip("/")
         if request.method == "POST" and (dialect := routes.metered(vendor, path)) is not None:
             return await self._metered(request, vendor, dialect, path, item)
         if routes.is_free(request.method, path):
@@ -79,14 +83,19 @@ class RequestHandler:
             requested = dialect.read(body, path)
         except BadBody as error:
             return _refuse(dialect, str(error), status=400)
-        await self._ready.wait()
+        if not self._ready.is_set():
+            await self._ready.wait()
         rates = self._rates(dialect.vendor, requested)
         why = requested.refused or ("" if rates else _unpriced(requested))
         if why or rates is None:
             self._pipe.refused(why)
             return _refuse(dialect, why)
         headers = self._upstream.headers(request.headers)
-        call = await self._bounded(vendor, dialect, body, path, requested, rates, headers)
+
+        async def count() -> int | None:
+            return await self._count(vendor, dialect, body, path, headers)
+
+        call = self._bounded(body, requested, rates, await count() if requested.uncounted else None)
         about = {
             "model": requested.models[0],
             "item": item,
@@ -94,9 +103,10 @@ class RequestHandler:
             "at": arrived,
             "login": not self._upstream.has_key(request),
         }
-        reply = await self._hold(
-            call, requested, rates.prices, about, lambda: self._count(vendor, dialect, body, path, headers)
-        )
+        number = self._pipe.grant(call, about)
+        reply: dict[str, Any] = {"id": number, "output": call.wanted, "uses": requested.uses}
+        if not number:
+            reply = await self._hold(call, requested, rates.prices, about, count)
         if "refused" in reply:
             return _refuse(dialect, reply["refused"])
         try:
@@ -135,24 +145,14 @@ class RequestHandler:
             ) if all(found) else None  # fmt: skip
         return self._known[key]
 
-    async def _bounded(
-        self,
-        vendor: str,
-        dialect: Dialect,
-        body: Body,
-        path: str,
-        requested: ModelRequest,
-        rates: _Rates,
-        headers: dict[str, str],
-    ) -> Call:
-        """The most that the call can use: by the size of its body, or by the vendor's count if that is not enough."""
-        window = rates.window
-        tokens, counted = body.size + PREAMBLE, False
+    def _bounded(self, body: Body, requested: ModelRequest, rates: _Rates, counted: int | None) -> Call:
+        """The most that the call can use: by the size of its body; where that does not bound it, as `counted` by the
+        vendor, else by the model's window."""
+        window, tokens = rates.window, body.size + PREAMBLE
         if requested.after:
             tokens = min(self._turns.get(requested.after, window) + tokens, max(window, tokens))
         if requested.uncounted:
-            found = await self._count(vendor, dialect, body, path, headers)
-            tokens, counted = (window, False) if found is None else (found, True)
+            tokens = window if counted is None else counted
         call = Call(
             input=tokens,
             input_rate=rates.input,
@@ -161,18 +161,18 @@ class RequestHandler:
             lowest=requested.lowest if requested.has_output else 0,
             highest=min(window, UNSTATED) if requested.output is None else requested.output,
             times=requested.times,
-            counted=counted,
+            counted=counted is not None,
         )
         return _with_uses(call, requested, rates.prices, requested.uses)
 
     async def _hold(
-        self, call: Call, requested: ModelRequest, prices: list[Price], about: dict[str, Any], count: Any
+        self, call: Call, requested: ModelRequest, prices: list[Price], about: dict[str, Any], count: _Count
     ) -> dict[str, Any]:
         """Hold the call, with fewer uses of the vendor's tools if it does not fit otherwise."""
         uses = requested.uses
         while True:
             about["again"] = uses > 1  # a refusal is not final
-            reply = await self._pipe.hold(call, **about)
+            reply = await self._pipe.hold(call, about)
             if reply.get("count"):  # by its size it would be lowered or refused: ask the vendor for the true count
                 found = await count()
                 call = replace(call, input=call.input if found is None else min(found, call.input), counted=True)
@@ -224,7 +224,7 @@ class RequestHandler:
             "at": clock.now(),
             "login": not self._upstream.has_key(request),
         }
-        reply = await self._pipe.hold(call, **about)
+        reply = await self._pipe.hold(call, about)
         if "refused" in reply:
             return _refuse(routes.PLAIN[vendor], reply["refused"])
         headers = self._upstream.headers(request.headers)
@@ -244,6 +244,8 @@ def _with_uses(call: Call, requested: ModelRequest, prices: list[Price], uses: i
 
 
 def _unpriced(requested: ModelRequest) -> str:
+    if not requested.models[0]:
+        return "the request names no model, so its price is not known: set its model"
     name = f"{requested.models[0]}:{requested.tier}" if requested.tier else requested.models[0]
     return f'no price is known for the model {name}: add [prices."{name}"] with input and output to nightlatch.toml'
 

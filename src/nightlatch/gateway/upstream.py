@@ -61,9 +61,14 @@ class Upstream:
 
     def headers(self, given: CIMultiDictProxy[str]) -> dict[str, str]:
         """As the client sent them, with the real keys."""
-        hop = _HOP | {name.strip().lower() for name in given.get("Connection", "").split(",")}
-        found = {name: self._keyed(text) for name, text in given.items() if name.lower() not in hop}
-        return found | {"Accept-Encoding": "identity"}
+        hop, mark = _HOP, self._mark
+        if connection := given.get("Connection"):
+            hop = hop | {name.strip().lower() for name in connection.split(",")}
+        found = {
+            name: self._keyed(text) if mark in text else text for name, text in given.items() if name.lower() not in hop
+        }
+        found["Accept-Encoding"] = "identity"
+        return found
 
     def has_key(self, request: Any) -> bool:
         """Does it carry one of the run's placeholders, rather than the client's own login?"""
@@ -71,8 +76,6 @@ class Upstream:
         return any(instead in text for instead in self._keys for text in texts)
 
     def _keyed(self, text: str) -> str:
-        if self._mark not in text:
-            return text
         for instead, key in self._keys.items():
             text = text.replace(instead, key)
         return text

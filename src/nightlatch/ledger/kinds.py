@@ -189,7 +189,7 @@ STRUCK = EntryKind("struck", "{slots} slots beyond {time} do not count: the cloc
 
 STAGED = EntryKind("staged", "{was} → {stage}, by {by}[forced? , forced][: {why}]", job="id stage was by why at forced")
 COUNTED = EntryKind(
-    "counted", "its end counted[: {clean} clean runs as {stage}]", job="id status stage clean strikes run"
+    "counted", "its end counted[: clean runs as {stage}: {clean}]", job="id status stage clean strikes run"
 )
 
 # ── publishing ──

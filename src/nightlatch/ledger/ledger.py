@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core import advice, statuses
 from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
-from . import decisions, kinds, opening, sealing, step_chain, tally
+from . import decisions, kinds, opening, sealing, step_chain
 from .chain import job_chain
 from .records import ATTEMPT, ENTRY, RUN
 from .sealing import NO_FACTS
@@ -211,10 +211,14 @@ class Ledger:
 
     def usage(self, job: str | None = None, since: float | None = None, *, by_day: bool = False) -> list[Usage]:
         """What was used, for each job, or for each job and day of the ledger's zone; the oldest day first."""
+        from . import tally
+
         return tally.usage(self._tables, job, _ms(since), by_day=by_day)
 
     def used(self, job: str, unit: str, period: str, besides: RunRow | None = None) -> float:
         """What a job has used of a unit in the current day or month, without the newest attempt of `besides`."""
+        from . import tally
+
         return tally.used(self._tables, job, unit, period, besides)
 
     def periods(self) -> dict[str, str]:
@@ -224,6 +228,8 @@ class Ledger:
 
     def used_by_attempt(self, run: RunRow, unit: str, period: str) -> float | None:
         """What the newest attempt of a run has used in the current period; None: it began in it, so all of it."""
+        from . import tally
+
         return tally.own(self._tables, run, unit, period)
 
     def request_cancel(self, run_id: str, by: str, *, seen: str = "") -> RunRow:

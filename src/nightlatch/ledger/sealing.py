@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core import advice, statuses
 from ..core.model import Mark
 from ..errors import RunEnded, StaleToken
-from . import kinds, tally
+from . import kinds
 from .chain import clean, link
 from .decisions import ANCHOR, held_message, title
 from .records import ATTEMPT, ENTRY, RUN, Attempt
@@ -126,6 +126,8 @@ def reap(tables: Tables, run: RunRow, token: int, grant: str, status: str) -> Ru
 def _close_lost(tables: Tables, chain: ChainTransaction, run: RunRow, entries: _Entries, *, run_ended: bool) -> None:
     chain(_LOSE, run=run.id, attempt=run.attempt, reason=LEFT, at=chain.at)
     elapsed = chain.at / 1000 - (run.started or 0.0)
+    from . import tally
+
     tally.close_attempt(tables, chain, run, statuses.LOST, at=chain.at, elapsed=elapsed, run_ended=run_ended, used=True)
     for name, seq, _, kind, body, hash_ in entries.rows:
         chain.enter(name, seq, kind, body, hash_)

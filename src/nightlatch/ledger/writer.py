@@ -6,7 +6,7 @@ from ..core import statuses
 from ..core.units import UNITS
 from ..core.value import replace
 from ..errors import RunEnded, UsageError
-from . import kinds, tally
+from . import kinds
 from .chain import clean, link
 from .group_commit import GroupCommit
 from .records import ENTRY, USED, Used
@@ -243,6 +243,8 @@ class Writer:
         self, seq: int, head: str, status: str, to: str, body: str, values: dict[str, Any]
     ) -> tuple[int, str, Callable[[], bool]]:
         """`status`: of the attempt. `to`: of the run."""
+        from . import tally
+
         run, at = self.run, self._fence.now()
         head = link(head, run.id, seq, at, kinds.ENDED, body)
         elapsed = values["elapsed"] / 1000

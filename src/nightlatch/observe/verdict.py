@@ -90,10 +90,10 @@ def _ran(seen: Night) -> str:
     if not seen.ended:
         return "Nothing ran."
     if seen.ended == 1:
-        return "One run ended and succeeded." if seen.well else "One run ended and did not succeed."
+        return "The only run succeeded." if seen.well else "The only run did not succeed."
     if seen.well == seen.ended:
-        return f"{count(seen.ended)} runs ended, all of them well."
-    return f"{count(seen.ended)} runs ended, {count(seen.well) if seen.well else 'none'} of them well."
+        return f"All {count(seen.ended)} runs succeeded."
+    return f"{count(seen.well) if seen.well else 'None'} of {count(seen.ended)} runs succeeded."
 
 
 def _needs(number: int) -> str:

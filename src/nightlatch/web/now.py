@@ -261,7 +261,7 @@ def figures(
 def _of_slots(facts: verdict.Night) -> str:
     if facts.slots:
         return f"{count(facts.slots - facts.slots_ran)} did not" if facts.slots > facts.slots_ran else "none was missed"
-    return f"{count(facts.well)} of them well" if facts.ended else "nothing ended"
+    return f"{count(facts.well)} succeeded" if facts.ended else "nothing ended"
 
 
 def _journal(reader: StoreReader, audit: AuditResult | None) -> Figure:

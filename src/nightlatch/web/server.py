@@ -60,7 +60,8 @@ class PagesServer:
         self.access.note_port(guard.port)
         if guard.port != self._port and self._port:
             say(f"port {self._port} is taken, so the pages are at port {guard.port}")
-        say(f"the pages are at http://127.0.0.1:{guard.port}; open them with: nightlatch open")
+        then = "open them with: nightlatch open" if child else "until Ctrl-C"
+        say(f"the pages are at http://127.0.0.1:{guard.port}{'; ' if child else ', '}{then}")
         started = [(runner, server), *(await self._metrics(site, say) if self._metrics_port else [])]
         ready(guard.port)
         try:

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import itertools
 import json
+import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -71,15 +74,29 @@ class Agent:
 
     def look(self) -> str:
         """Its state now."""
-        if self.status == RUNNING and time.monotonic() >= self.cancelled_at + self.work.cancel_takes:
+        if self.status in (RUNNING, ODD) and time.monotonic() >= self.cancelled_at + self.work.cancel_takes:
             self.status = CANCELLED
         if self.status == RUNNING and self.work.polls and self.polls >= self.work.polls:
             self.status = self.work.becomes
         return self.status
 
 
+def _tls(certificate: Path) -> ssl.SSLContext:
+    key = certificate.with_suffix(".key")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "1",
+         "-subj", "/CN=vendor", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context
+
+
 class ManagedVendor:
-    def __init__(self) -> None:
+    def __init__(self, *, certificate: Path | None = None) -> None:
+        """`certificate`: a file to be made; the vendor then speaks TLS, as only those that trust the file can."""
+        self._certificate = certificate
         self.agents: dict[str, Agent] = {}
         self.requests: list[tuple[str, str, dict[str, str], dict[str, Any]]] = []
         self.work = Work()
@@ -101,7 +118,11 @@ class ManagedVendor:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        self.url = f"http{'s' * bool(self._certificate)}://127.0.0.1:{self._server.server_port}"
+        if self._certificate:
+            self._server.socket = _tls(self._certificate).wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
         return self
 

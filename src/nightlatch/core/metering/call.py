@@ -88,7 +88,17 @@ def fit(call: Call, left: Left) -> int | None:
     if can < min(call.wanted, call.lowest) or can < 0:
         return None
     decent = min(can, max(AMPLE, call.lowest))
-    return min(call.wanted, max(call.share(left), decent))
+    return min(call.wanted, can, max(call.share(left), decent))
+
+
+def unlowered(call: Call, left: Left) -> dict[str, int] | None:
+    """What to hold for a call that fits as it is; None if it does not, or has to be lowered."""
+    wanted = call.wanted
+    bound = call.bound(wanted)
+    for unit, rest in left.items():
+        if bound[unit] > rest:
+            return None
+    return bound if wanted <= AMPLE or wanted <= call.lowest or wanted <= call.share(left) else None
 
 
 def is_lowered(call: Call, output: int) -> bool:
@@ -100,5 +110,5 @@ def in_doubt(*, fixed: int, output_rate: int, output: int, most: int, seconds: f
 
     `fixed`: for its input and fees; `known`: for its input, if the vendor reported that; `most`: what was held.
     """
-    answered = min(output, BURST + int(SPEED * max(seconds, 0.0)))
+    answered = int(min(output, BURST + SPEED * max(seconds, 0.0)))
     return min((fixed if known is None else known) + rounded_up(output_rate * answered), most)

@@ -51,6 +51,8 @@ class Price:
         found = self.rates.get(kind)
         if found is None:
             return self.rate(INSTEAD[kind], input_tokens) if kind in INSTEAD else 0
+        if len(found) == 1:
+            return found[0][1]
         return next((rate for above, rate in reversed(found) if input_tokens > above or not above), found[0][1])
 
     def dearest(self, *kinds: str) -> int:
@@ -64,9 +66,11 @@ class Price:
         return found
 
     def cost(self, counts: Mapping[str, int]) -> dict[str, int]:
-        """Billionths for each kind that was counted, each to the nearest: so they add up."""
-        total = sum(counts.get(kind, 0) for kind in INPUTS)
-        return {kind: (self.rate(kind, total) * count + MILLION // 2) // MILLION for kind, count in counts.items()}
+        """Billionths for each kind of which there is any, each to the nearest: so they add up."""
+        total = sum([count for kind, count in counts.items() if kind in INPUTS])
+        return {
+            kind: (self.rate(kind, total) * count + MILLION // 2) // MILLION for kind, count in counts.items() if count
+        }
 
     @property
     def is_free(self) -> bool:

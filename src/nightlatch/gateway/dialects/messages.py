@@ -30,8 +30,7 @@ class Messages:
         fields = body.fields
         thinking = number(table(fields.get("thinking")).get("budget_tokens"))
         server = self._server_tools(fields)
-        unknown = sorted(fields.keys() - _KNOWN)
-        uncounted = ", ".join(name for name in unknown) or ("media" if body.mentions(*_MEDIA) else "")
+        uncounted = ", ".join(sorted(fields.keys() - _KNOWN)) or ("media" if body.mentions(*_MEDIA) else "")
         speed, tier = str(fields.get("speed") or ""), str(fields.get("service_tier") or "")
         return ModelRequest(
             models=(str(fields.get("model") or ""), *self._fallbacks(fields)),
@@ -105,7 +104,7 @@ class Messages:
             seen.ended = True
 
     def _message(self, message: dict[str, Any], seen: ReplyUsage) -> None:
-        seen.model, seen.id = str(message.get("model") or ""), str(message.get("id") or "")
+        seen.model = str(message.get("model") or "")
         if isinstance(message.get("usage"), dict):
             self._usage(message["usage"], seen)
 

@@ -6,7 +6,6 @@ A job of nightlatch.toml is started in the folder of that file, where its paths 
 from __future__ import annotations
 
 from ...core.target import Each
-from ..shared import client
 from ..shared.job import go_home
 from .run import tries
 
@@ -26,6 +25,8 @@ def start(
     where = go_home(job, store)
     if not isinstance(job.target, Each):
         if job.publish:
+            from ..shared import client
+
             client.check_may_act()
         return tries.run(job, store=where, report=report, claim=claim)
     from ...core.batch import unpack

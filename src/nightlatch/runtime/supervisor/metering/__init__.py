@@ -33,7 +33,7 @@ def open_gateway(
     from .gateway_process import GatewayProcess
 
     accounts = Accounts(spending, listener.item_caps, lease, ledger, writer, used=listener.metered, folder=folder)
-    listener.is_metered, listener.on_spent = lambda: accounts.metered > 0, accounts.spent
+    listener.is_metered, listener.on_spent = lambda: accounts.is_metering, accounts.spent
     found = place.settings(job.file, "prices", "gateway")
     stated = found.get("gateway", {})
     settings = {

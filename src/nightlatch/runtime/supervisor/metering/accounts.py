@@ -14,10 +14,11 @@ from collections import deque
 from ....core.metering.call import AMPLE, Call, fit, is_lowered
 from ....core.units import METERED, UNITS
 from ....errors import StoreUnreachable
-from ....ledger.holds import EVERYTHING, FIRST_LAUNCH, Hold
+from ....ledger.holds import EVERYTHING, Hold
 from ....system import clock
 from ...shared import call_slots
 from .book import Book, InFlight
+from .left_calls import LeftCalls, names_of, self_granted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,31 +81,18 @@ class Accounts:
         return [cap for cap in self._spending.caps if cap.unit in METERED]
 
     @property
-    def metered(self) -> int:
-        """Calls of this attempt that were charged, or may have been."""
-        return self._book.settled
+    def is_metering(self) -> bool:
+        """Has a call of this attempt been charged, or may it be? Its client may report it before it has settled."""
+        return bool(self._book.settled or self._book.flying)
 
     def _recover(self) -> None:
-        """Settle calls that earlier attempts of the run left in flight, as in doubt: nobody saw their end."""
-        left = [hold for hold in self._ledger.holds.of_run(self._run) if hold.call < FIRST_LAUNCH]
-        files = {attempt: call_slots.path_of(self._folder, attempt) for attempt in call_slots.attempts(self._folder)}
-        self_granted = [
-            self._granted(call, attempt) for attempt, path in files.items() for call in call_slots.read(path)
-        ]
-        if self_granted:
-            known = {(hold.attempt, hold.call) for hold in left}
-            entries = self._ledger.entries(self._run.id)
-            ended = {call for entry in entries for call in entry.facts.get("ended", "").split()}
-            left += [
-                hold for hold in self_granted
-                if (hold.attempt, hold.call) not in known and f"{hold.attempt}.{hold.call}" not in ended
-            ]  # fmt: skip
-        for hold in left:
-            self._book.doubt_of(hold, seconds=self._writer.now() - hold.at)
+        """Count calls that earlier attempts of the run left in flight."""
+        left = LeftCalls(self._ledger, self._run, self._folder, self._writer.now())
+        for hold, seconds in left.calls:
+            self._book.doubt_of(hold, seconds=seconds)
         self._book.write()
         self._book.begin()
-        for path in files.values():
-            call_slots.remove(path)
+        left.forget()
 
     # ── messages from the gateway ──
 
@@ -123,17 +111,9 @@ class Accounts:
 
     def _do_held(self, message: dict[str, Any]) -> None:
         """The gateway has granted a call by itself."""
-        hold = self._granted(message, self._run.attempt)
+        hold = self_granted(message, self._run, self._run.attempt)
         self.has_login = self.has_login or bool(message["login"])
         self._book.hold(InFlight(hold, began=message["began"], fee=message["fee"]), recorded=False)
-
-    def _granted(self, message: dict[str, Any], attempt: int) -> Hold:
-        return Hold(
-            run=self._run.id, attempt=attempt, call=message["id"], job=self._run.job, at=message["at"],
-            usd=message["usd"], tokens=message["tokens"], calls=1, fixed=message["fixed"],
-            output_rate=message["output_rate"], output=message["output"], model=_short(message, "model"),
-            item=_short(message, "item"), agent=_short(message, "agent"),
-        )  # fmt: skip
 
     def spent(self, amounts: dict[str, float], item: str) -> None:
         """The command has reported usage, its own or an agent's."""
@@ -278,9 +258,7 @@ class Accounts:
             fixed=call.fixed,
             output_rate=call.output_rate * call.times,
             output=output,
-            model=_short(message, "model"),
-            item=_short(message, "item"),
-            agent=_short(message, "agent"),
+            **names_of(message),
         )
 
     def _shared(self) -> list[Shared]:
@@ -352,10 +330,6 @@ class Accounts:
     @property
     def held(self) -> int:
         return len(self._book.flying)
-
-
-def _short(message: dict[str, Any], name: str) -> str:
-    return str(message.get(name) or "")[:200]
 
 
 def _parts(unit: str, amount: float) -> int:

@@ -115,7 +115,8 @@ class GatewayProcess:
             room = self._accounts.room()
             if room["room"] is not None or self._has_room:
                 self._has_room = room["room"] is not None
-                answers.append(room)
+                # First: between an answer and the room without that call, the gateway would grant what is taken.
+                answers.insert(0, room)
             self._unsent += b"".join(json.dumps(one).encode() + b"\n" for one in answers)
             self._send()
 
@@ -203,6 +204,7 @@ class GatewayProcess:
         """The lease is lost: streams end at once."""
         self._closed = True
         if self._pipe >= 0:
+            self._receive()
             self._bury()
             self._accounts.abandon()
 
