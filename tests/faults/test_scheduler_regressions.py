@@ -205,9 +205,12 @@ def test_when_a_run_ends_what_waits_for_room_is_started_without_reading_all_that
     (started,) = world.after(0)
     read: list[float] = []
     real = world.store.cursors
-    monkeypatch.setattr(
-        world.store, "cursors", lambda jobs=None, due=None: read.append(due or 0.0) or real(jobs, due=due)
-    )
+
+    def cursors(jobs: Any = None, due: float | None = None) -> Any:
+        read.append(due or 0.0)
+        return real(jobs, due=due)
+
+    monkeypatch.setattr(world.store, "cursors", cursors)
     order = [started[0].name]
     for _ in range(2):
         world.started.clear()

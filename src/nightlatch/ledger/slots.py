@@ -73,10 +73,10 @@ class Slots:
         rows = self._tables.read(_OF, job=job, since=round(since * 1000))
         return (_RECORD.read(row).record for row in rows)
 
-    def strike(self, job: str, time: float, era: int, newest: Callable[[SlotRecord], tuple[float, int]]) -> None:
+    def strike(self, job: str, time: float, era: int, cut: Callable[[float, float], tuple[float, int]]) -> None:
         """Strike out records of earlier eras after `time`, which a clock ahead of time made. What names a run stays.
 
-        `newest` says of a record where it ends and how many slots it has, if it is cut at that time.
+        `cut` says where a range that begins at a slot ends, and how many slots it has, if it is cut at a time.
         """
         values = {"job": job, "time": round(time * 1000), "era": era}
         struck = [_RECORD.read(row).record for row in self._tables.read(_BEYOND, **values)]
@@ -88,7 +88,7 @@ class Slots:
                 if record.first > time:
                     chain(_REMOVE, job=job, first=first)
                 else:
-                    last, count = newest(record)
+                    last, count = cut(record.first, time)
                     chain(_CUT, job=job, first=first, last=round(last * 1000), count=count)
             chain.append(kinds.STRUCK, time=time, era=era, slots=sum(record.count for record in struck))
 

@@ -11,6 +11,7 @@ from .scheduled import due_before
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
     from ..core.row import Row
     from .scheduled import Scheduled
@@ -53,7 +54,7 @@ def takes_room(row: Row, host: str) -> bool:
 
 def decided(row: Row, job: Scheduled, decision: Decision, following: float, *, host: str, keep: int) -> Row:
     """The row after a decision about its slots. `following`: the slot after the decided ones, if it is known."""
-    changes: dict[str, object] = {}
+    changes: dict[str, Any] = {}
     if decision.unpause:
         changes["paused"] = None
     if decision.records:

@@ -67,5 +67,5 @@ class RowReader:
     def _strike(self, row: Row, job: Scheduled) -> None:
         """Strike out this ledger's records of the times that do not count, before anything else is read."""
         for time, era in row.struck:
-            self._ledger.slots.strike(row.job, time, era, lambda record, time=time: job.cut(record.first, time))
+            self._ledger.slots.strike(row.job, time, era, job.cut)
         self._struck.add((row.job, row.era))

@@ -57,9 +57,10 @@ def advance(db: SqliteDatabase | PostgresDatabase, render: Callable[[str], str],
         execute.many(render(_BEGIN), [_values(move) for move in ordered if not move.seen])
         execute.many(render(_MOVE), [_values(move) for move in ordered if move.seen])
         if len(moves) > _FEW:
-            won = dict(execute(render(_ID)))
+            found = execute(render(_ID))
         else:
-            won = dict(row for move in moves for row in execute(render(f"{_ID} WHERE job = :job"), job=move.job))
+            found = [row for move in moves for row in execute(render(f"{_ID} WHERE job = :job"), job=move.job)]
+    won: dict[str, str] = dict(found)
     return [won.get(move.job) == move.id for move in moves]
 
 

@@ -192,7 +192,7 @@ class SimSlots:
         found = self.records.get(job, {})
         return (found[first] for first in sorted(found) if found[first].last >= since)
 
-    def strike(self, job: str, time: float, era: int, newest: Callable[[SlotRecord], tuple[float, int]]) -> None:
+    def strike(self, job: str, time: float, era: int, cut: Callable[[float, float], tuple[float, int]]) -> None:
         there = self.records.get(job, {})
         for first, record in list(there.items()):
             if record.last <= time or record.era >= era or record.names_a_run:
@@ -200,7 +200,7 @@ class SimSlots:
             if first > time:
                 del there[first]
             else:
-                last, count = newest(record)
+                last, count = cut(record.first, time)
                 there[first] = replace(record, last=last, count=count)
 
 
