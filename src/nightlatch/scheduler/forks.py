@@ -30,6 +30,7 @@ PRELOADED = (
     "nightlatch.ledger.ledger",
     "nightlatch.ledger.location",
     "nightlatch.ledger.slots",
+    "nightlatch.ledger.tally",
     "nightlatch.ledger.writer",
     "nightlatch.runtime.shared.leases.lease",
     "nightlatch.runtime.shared.leases.seal",
