@@ -217,9 +217,8 @@ def test_show_has_what_a_gate_refused_to_the_command_itself(sqlite_url, tmp_path
     assert target.read_text() == "two" and (tmp_path / "refused").read_text() in ("73\n", "123\n")
     shown = nightlatch(sqlite_url, "show", one(sqlite_url, "job")["run"], env={"COLUMNS": "400"}).stdout
     refused = shown.partition("\nrefused\n")[2]
-    assert f" (attempt 1, token {one(sqlite_url, 'job')['token']}): file://{identity.machine()}{target}. " in refused, (
-        shown
-    )
+    token = one(sqlite_url, "job")["token"]
+    assert f"refused: file://{identity.machine()}{target}, by attempt 1 with token {token}" in refused, shown
 
 
 def test_an_unknown_run_is_64_with_what_to_type(sqlite_url):

@@ -44,10 +44,10 @@ NIGHTS = [
      "Nothing ran. Nothing needs you.", "$2.00 was used, 50 % less than on a usual Monday night.", CALM),
     (Night(usd=12.0, usual_usd=4.0, weekday="Monday"), "Nothing ran. Nothing needs you.",
      "$12.00 was used, 3.0 × what a usual Monday night takes.", CALM),
-    (Night(refused=1, journal_whole=True), "Nothing ran. Nothing needs you.",
+    (Night(refused=1, journal_intact=True), "Nothing ran. Nothing needs you.",
      "One stale write was refused; nothing landed twice. The journal is intact.", CALM),
     (Night(refused=2), "Nothing ran. Nothing needs you.", "Two stale writes were refused; nothing landed twice.", CALM),
-    (Night(slots=2, slots_ran=2, journal_whole=False, journal_broken_at="entry 812 of articles"),
+    (Night(slots=2, slots_ran=2, journal_intact=False, journal_broken_at="entry 812 of articles"),
      "The journal is broken at entry 812 of articles. All 2 slots ran. Nothing needs you.", "", ALARM),
 ]  # fmt: skip
 
@@ -63,7 +63,7 @@ def test_a_night_in_short():
         "36 of 39 slots ran, 5 things need you", "$6.12, usually $4.43", "1 stale write refused",
     ]  # fmt: skip
     assert verdict.night_in_short(Night()) == ["Nothing ran, nothing needs you"]
-    broken = Night(journal_whole=False, journal_broken_at="entry 8 of a", need_you=1, usd=2, refused=12)
+    broken = Night(journal_intact=False, journal_broken_at="entry 8 of a", need_you=1, usd=2, refused=12)
     assert verdict.night_in_short(broken) == [
         "the journal is broken at entry 8 of a", "Nothing ran, 1 thing needs you", "$2.00", "12 stale writes refused",
     ]  # fmt: skip
