@@ -163,6 +163,7 @@ class Attendance:
         self._supervision.start(self._environment, cwd=place, grace=job.grace, limit=limit)
         from ....ledger import tally  # noqa: F401 - every run's end needs these: loaded while its command starts
         from ..afterwards import retention  # noqa: F401
+
         if DRIVER in job.command[:4]:
             self._at_work().warm_up()
         try:
