@@ -57,6 +57,7 @@ FAILED = Exit(
     audit="the journal is not intact, or a head is not in it",
     service="status: it is not running",
     status="with --exit-code: something needs you",
+    alerts="test: a transport did not take the message",
 )
 USAGE = Exit(
     64,

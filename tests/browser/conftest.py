@@ -49,6 +49,7 @@ class Watched:
         page = self.context.new_page()
         page.goto(pages.opening(read_only=read_only))
         page.wait_for_selector("header.top")
+        page.wait_for_load_state()  # its script has run
         return page
 
     def check(self, pages: PagesProcess, ignore: str = "\0") -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,12 +18,11 @@ from nightlatch.web.made_up import MadeUp
 from tests.support.pages import PagesProcess
 from tests.support.programs import nightlatch, start, until
 
+WIDTHS = {"wide": {}, "phone": {"viewport": {"width": 390, "height": 800}, "has_touch": True}}
 WAYS: dict[str, dict[str, Any]] = {
-    "desktop": {},
-    "phone": {"viewport": {"width": 390, "height": 800}, "color_scheme": "dark", "has_touch": True},
-    "keyboard": {},
-    "no-script": {"java_script_enabled": False},
-}
+    f"{width}-{scheme}-{by}": {**settings, "color_scheme": scheme}
+    for width, settings in WIDTHS.items() for scheme in ("light", "dark") for by in ("mouse", "keyboard")
+} | {"no-script": {"java_script_enabled": False}}  # fmt: skip
 
 
 class Hand:
@@ -36,117 +37,145 @@ class Hand:
             found.click()
             return
         found.wait_for()
-        for _ in range(120):
-            self._page.keyboard.press("Tab")
+        if row := found.evaluate(
+            "one => 1 + [...document.querySelectorAll('[data-row]')].indexOf(one.closest('[data-row]'))"
+        ):
+            for _ in range(row):
+                self._page.keyboard.press("j")
+        for _ in range(60):
             if found.evaluate("one => one === document.activeElement"):
                 with self._page.expect_navigation():
                     self._page.keyboard.press("Enter")
                 return
+            self._page.keyboard.press("Tab")
         raise AssertionError(f"{name} is not reached by the keyboard")
 
 
-def found(ledger: Ledger, job: str, key: str = "") -> RunRow:
-    """The run of the key, or the job's newest."""
-    run = ledger.find(job, key) if key else ledger.newest(job)
+def found(ledger: Ledger, job: str) -> RunRow:
+    """The job's newest run."""
+    run = ledger.newest(job)
     assert run
     return run
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_person_resolves_cancels_and_retries(sqlite_url, tmp_path, watched, way):
-    assert (
-        nightlatch(sqlite_url, "run", "crawl", "--key", "k", "--", "sh", "-c", "echo no feeds; exit 3").returncode == 3
-    )
-    made = MadeUp(sqlite_url, clock.wall())
-    _in_doubt(made)
-    slow = start(
-        sqlite_url, "run", "slow", "--key", "s", "--", "sh", "-c", "echo begun; sleep 600", stdin=subprocess.DEVNULL
-    )
-    ledger = open_for(sqlite_url)
-    until(lambda: (run := ledger.find("slow", "s")) and run.status == statuses.RUNNING)
-    pages = PagesProcess(sqlite_url)
-    one = watched(**WAYS[way])
-    page = one.open(pages)
-    hand = Hand(page, way == "keyboard")
-    assert "Two things need you." in page.inner_text("h1")
+class House:
+    """Pages with one of everything for each way: a plan that waits, a run in doubt, a run that failed."""
 
-    hand.press("It was done: newsletter")
-    assert "no machine does it again" in page.inner_text("main")  # asked once more, in words
-    hand.press("It was done")
-    page.wait_for_url("**/run/*")
-    assert "succeeded" in page.inner_text(".crumbs")
-    assert found(ledger, "newsletter").status == statuses.SUCCEEDED
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.store = folder, f"sqlite:///{folder}/state/nightlatch.db"
+        (folder / "site").mkdir()
+        (folder / "nightlatch.toml").write_text("at_once = 20\n" + "".join(map(self._job, WAYS)))
+        self.ledger = open_for(self.store)
+        until(self._all_held)
+        made = MadeUp(self.store, clock.wall())
+        for way in WAYS:
+            made.ran(f"crawl-{way}", clock.wall() - 60, 1.0, status=statuses.FAILED, exit_code=3, reason="exit code 3")
+            doubt = made.seal(made.open(f"newsletter-{way}", clock.wall(), "./send.sh"), clock.wall())
+            doubt.finish(statuses.IN_DOUBT, reason="no reply within 30s", elapsed=30.0)
+        self.pages = PagesProcess(self.store, cwd=folder)
 
-    page.goto(pages.base)
-    hand.press("Retry: crawl")
-    page.wait_for_url("**/run/*")
-    assert found(ledger, "crawl", "k").status == statuses.PENDING
-    assert "@" in next(entry.facts["by"] for entry in ledger.job_entries("crawl") if entry.kind == "retried")
+    def target(self, way: str) -> Path:
+        return self.folder / "site" / f"{way}.html"
 
-    page.goto(pages.base)
-    page.goto(f"{pages.base}run/{found(ledger, 'slow', 's').id}")
-    hand.press("Cancel")
-    hand.press("Cancel the run")
-    page.wait_for_url("**/run/*")
-    assert slow.wait(60) == 120
-    until(lambda: found(ledger, "slow", "s").status == statuses.CANCELLED)
-    if way != "no-script":
-        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-    one.check(pages)
-    pages.end()
-
-
-def _in_doubt(made: MadeUp) -> None:
-    made._at = clock.wall()
-    run = made.open("newsletter", clock.wall(), "./send.sh")
-    writer = made.seal(run, clock.wall())
-    writer.finish(statuses.IN_DOUBT, reason="no reply within 30s", elapsed=30.0)
-
-
-@pytest.mark.parametrize("way", ["phone", "keyboard", "no-script"])
-def test_a_person_approves_a_plan_and_promotes_the_job(sqlite_url, tmp_path, watched, way):
-    target = tmp_path / "site" / "index.html"
-    target.parent.mkdir()
-    (tmp_path / "nightlatch.toml").write_text(
-        f"""[jobs.build]
-command = "echo '<b>hello</b>' > index.html"
+    def _job(self, way: str) -> str:
+        return f"""[jobs.build-{way}]
+command = "echo '<b>{way}</b>' > index.html"
 schedule = "every 1s"
 workspace = "scratch"
-publish = ["index.html={target}"]
+publish = ["index.html={self.target(way)}"]
 stage = "supervised"
 promote_after = [1, 1]
 timeout = "1m"
 """
-    )
-    ledger = open_for(sqlite_url)
 
-    def held() -> list[RunRow]:
-        assert nightlatch(sqlite_url, "tick", cwd=tmp_path).returncode == 0
-        return ledger.held("build")
+    def _all_held(self) -> bool:
+        assert nightlatch(self.store, "tick", cwd=self.folder).returncode == 0
+        return all(self.ledger.held(f"build-{way}") for way in WAYS)
 
-    assert len(until(held)) == 1
-    assert not target.exists()
-    pages = PagesProcess(sqlite_url, cwd=tmp_path)
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    made = House(tmp_path_factory.mktemp("house"))
+    yield made
+    made.pages.end()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_person_approves_watches_cancels_resolves_retries_and_promotes(house, tmp_path, watched, way):
+    ledger, pages, target = house.ledger, house.pages, house.target(way)
     one = watched(**WAYS[way])
     page = one.open(pages)
-    hand = Hand(page, way == "keyboard")
-    assert "One thing needs you." in page.inner_text("h1")
-    hand.press("See the plan", role="link")
+    hand = Hand(page, way.endswith("keyboard"))
+
+    def needed() -> int:
+        page.goto(pages.base)
+        return int(page.inner_text("nav b") if page.locator("nav b").count() else 0)
+
+    before = needed()
+    assert not target.exists()
+    hand.press(f"See the plan: build-{way}", role="link")
     assert str(target) in page.inner_text(".plan")
     hand.press("Approve")
     until(target.exists)
-    assert target.read_text() == "<b>hello</b>\n"
-    until(lambda: found(ledger, "build").status == statuses.SUCCEEDED)
+    assert target.read_text() == f"<b>{way}</b>\n"
+
+    more = tmp_path / "more"
+    script = f"echo line 1; while [ ! -e {more} ]; do sleep 0.02; done; echo line 2; exec sleep 600"
+    talk = start(house.store, "run", f"talk-{way}", "--", "sh", "-c", script, stdin=subprocess.DEVNULL)
+    until(lambda: (run := ledger.newest(f"talk-{way}")) and run.status == statuses.RUNNING)
+    second = one.context.new_page()
+    for tab in (page, second):
+        tab.goto(f"{pages.base}run/{found(ledger, f'talk-{way}').id}")
+        shown(tab, 1, script=way != "no-script")
+    more.touch()
+    for tab in (page, second):
+        shown(tab, 2, script=way != "no-script")
+    second.close()
+    hand.press("Cancel")
+    hand.press("Cancel the run")
+    page.wait_for_url("**/run/*")
+    assert talk.wait(60) == 120
+    assert found(ledger, f"talk-{way}").status == statuses.CANCELLED
+
+    page.goto(pages.base)
+    hand.press(f"It was done: newsletter-{way}")
+    assert "no machine does it again" in page.inner_text("main")  # asked once more, in words
+    hand.press("It was done")
+    page.wait_for_url("**/run/*")
+    assert "succeeded" in page.inner_text(".crumbs")
+    assert found(ledger, f"newsletter-{way}").status == statuses.SUCCEEDED
+
+    page.goto(pages.base)
+    hand.press(f"Retry: crawl-{way}")
+    page.wait_for_url("**/run/*")
+    assert found(ledger, f"crawl-{way}").status == statuses.PENDING
+    assert "@" in next(entry.facts["by"] for entry in ledger.job_entries(f"crawl-{way}") if entry.kind == "retried")
 
     def counted() -> bool:  # by the supervisor, after the run has ended
-        page.goto(f"{pages.base}job/build")
+        page.goto(f"{pages.base}job/build-{way}")
         return "1 clean run" in page.inner_text(".evidence")
 
     until(counted)
+    assert found(ledger, f"build-{way}").status == statuses.SUCCEEDED
     hand.press("Promote to unattended")
     page.wait_for_selector(".chip:has-text('unattended')")
+    assert needed() == before - 3
+    if way != "no-script":
+        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     one.check(pages)
-    pages.end()
+
+
+def shown(page: Any, last: int, *, script: bool = True) -> None:
+    """Exactly these lines; without JavaScript, as soon as the page is loaded anew."""
+
+    def read() -> list[str]:
+        return list(page.locator("#log li .x").all_text_contents())
+
+    if script:
+        page.wait_for_selector(f"#log li:nth-child({last})")
+    else:
+        until(lambda: len(read()) >= last or not page.reload())
+    assert read() == [f"line {number}" for number in range(1, last + 1)]
 
 
 def test_output_grows_in_two_tabs_and_goes_on_at_the_byte_after_the_server_was_killed(sqlite_url, tmp_path, watched):
@@ -156,18 +185,13 @@ def test_output_grows_in_two_tabs_and_goes_on_at_the_byte_after_the_server_was_k
     running = start(sqlite_url, "run", "talk", "--key", "t", "--", "sh", "-c", script)
     ledger = open_for(sqlite_url)
     until(lambda: ledger.find("talk", "t"))
-    run = found(ledger, "talk", "t")
+    run = found(ledger, "talk")
     pages = PagesProcess(sqlite_url)
     one = watched()
     first = one.open(pages)
     first.goto(f"{pages.base}run/{run.id}")
     second = one.context.new_page()
     second.goto(f"{pages.base}run/{run.id}")
-
-    def shown(page: Any, last: int) -> None:
-        page.wait_for_selector(f"#log li:nth-child({last})")
-        texts = page.eval_on_selector_all("#log li .x", "all => all.map(one => one.textContent)")
-        assert texts == [f"line {number}" for number in range(1, last + 1)]
 
     for page in (first, second):
         shown(page, 3)
@@ -224,8 +248,13 @@ def test_keys_go_on_right_after_the_dialog_of_keys_is_closed(busy, watched):
 
 
 def test_new_rows_and_new_lines_are_counted_and_push_nothing(sqlite_url, tmp_path, watched):
+    made = MadeUp(sqlite_url, clock.wall())
+
+    def fails(job: str) -> None:
+        made.ran(job, clock.wall() - 1, 1.0, status=statuses.FAILED, exit_code=1, reason="exit code 1")
+
     for number in range(12):
-        nightlatch(sqlite_url, "run", f"old-{number:02}", "--key", "k", "--", "false")
+        fails(f"old-{number:02}")
     more = tmp_path / "more"
     script = (
         f"seq 60; while [ ! -e {more} ]; do sleep 0.05; done; seq 61 63; while [ ! -e {more}.end ]; do sleep 0.05; done"
@@ -238,7 +267,7 @@ def test_new_rows_and_new_lines_are_counted_and_push_nothing(sqlite_url, tmp_pat
     page = one.open(pages)
     page.evaluate("scrollTo(0, 900)")
     before = page.evaluate("scrollY")
-    nightlatch(sqlite_url, "run", "fresh", "--key", "k", "--", "false")
+    fails("fresh")
     page.evaluate("redraw()")
     page.wait_for_selector("#news:not([hidden])")
     assert page.inner_text("#news") == "1 new"
@@ -247,7 +276,7 @@ def test_new_rows_and_new_lines_are_counted_and_push_nothing(sqlite_url, tmp_pat
     page.wait_for_selector("h3 >> text=fresh")
     assert page.is_hidden("#news") and page.evaluate("scrollY") == 0
 
-    page.goto(f"{pages.base}run/{found(ledger, 'talk', 't').id}")
+    page.goto(f"{pages.base}run/{found(ledger, 'talk').id}")
     page.wait_for_selector("#L60")
     page.evaluate("document.querySelector('#log ol').scrollTop = 0")
     page.wait_for_selector("#follow[aria-pressed=false]")

@@ -15,6 +15,7 @@ from tests.support.pages import PagesProcess
 
 SCHEMES = [("light", 1280), ("dark", 1280), ("light", 390)]
 PAGES = ["", "jobs", "job/articles", "night", "usage", "leases", "journal?verify=1", "journal?job=articles"]
+NOT_STARTED = "2 times since 07:04: its budget usd/day=3 is spent"
 
 
 def findings(page: Any) -> list[str]:
@@ -37,12 +38,14 @@ def test_a_busy_night(busy, watched, scheme, width):
     one = watched(color_scheme=scheme, viewport={"width": width, "height": 900})
     page = one.open(busy)
     assert page.inner_text("h1").startswith("24 of 26 slots ran. Four things need you.")
+    assert NOT_STARTED in page.inner_text("[aria-labelledby=waiting]")
     runs = page.eval_on_selector_all(
-        ".asks h3 a[href*='/run/'], .running a, .night a[href*='#refused']",
+        ".asks h3 a[href*='/run/'], .running a[href*='/run/'], .night a[href*='#refused']",
         "all => all.map(one => one.getAttribute('href'))",
     )
     for path in [*PAGES, *{f"run/{href.rpartition('/run/')[2]}" for href in runs}]:
         page.goto(f"{busy.base}{path}")
+        assert path != "job/articles" or NOT_STARTED in page.inner_text("main")
         is_sound(page, axe=(scheme == "light" and width == 1280) or path in ("", "usage"))
     one.check(busy)
 

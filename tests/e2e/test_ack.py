@@ -109,7 +109,8 @@ def test_a_job_whose_budget_is_spent_is_on_the_first_screen_until_it_starts_agai
     assert nightlatch(sqlite_url, *words, "a", "--", *NIGHTLATCH, "spend", "usd=2").returncode == 0
     for _ in range(2):
         assert nightlatch(sqlite_url, *words, "b", "--budget", "usd/day=1", "--", "true").returncode == 121
-    assert "2 times since" in nightlatch(sqlite_url, "status").stdout
+    for form in ("", "--markdown", "--html"):
+        assert "2 times since" in nightlatch(sqlite_url, "status", *filter(None, [form])).stdout
     assert nightlatch(sqlite_url, "status", "--exit-code").returncode == 0, "tomorrow it starts by itself"
     assert nightlatch(sqlite_url, *words, "b", "--budget", "usd/day=9", "--", "true").returncode == 0
     assert "times since" not in nightlatch(sqlite_url, "status").stdout

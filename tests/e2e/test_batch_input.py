@@ -78,7 +78,9 @@ def test_csv_and_lines_and_standard_input(sqlite_url, tmp_path):
 
 
 def test_a_field_that_is_mistyped_stops_it_early_and_spoils_nothing(sqlite_url, tmp_path, acts):
-    items, do = jsonl(tmp_path, *ids(*range(30))), (*DO, str(acts), "{id}")
+    items, do = jsonl(tmp_path, {"id": 29, "slug": None}, *ids(*range(29))), (*DO, str(acts), "{id}")
+    nowhere = nightlatch(sqlite_url, "batch", "b", items, "--key", "{slugg}", "--", *do)
+    assert nowhere.returncode == 64 and "did you mean {slug}?" in nowhere.stderr
     wrong = nightlatch(sqlite_url, "batch", "b", items, "--key", "{slug}", "--", *do)
     assert (wrong.returncode, wrong.stderr.count(f"{items}, line ")) == (1, 10), wrong.stderr
     assert "paused: most of the last items failed in the same way" in wrong.stderr

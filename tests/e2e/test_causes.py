@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
 
+from nightlatch.agents import providers
+from nightlatch.cli import main
+from nightlatch.errors import UsageError
 from tests.support import clones
 from tests.support.programs import NIGHTLATCH, environment, nightlatch, said
 from tests.support.servers import s3
@@ -98,10 +102,13 @@ def test_show_knows_effects_and_resolve_knows_jobs(sqlite_url):
 
 
 def test_an_item_that_is_given_up_is_set_aside_for_good(sqlite_url, tmp_path):
-    (tmp_path / "posts.jsonl").write_text('{"slug": "a"}\n{"slug": "b"}\n')
+    (tmp_path / "posts.jsonl").write_text('{"slug": "a"}\n{"slug": "b"}\n{"slug": "c"}\n')
     words = ("batch", "posts", "posts.jsonl", "--key", "{slug}")
-    script = ("--", "sh", "-c", 'echo "$0" >> did; test "$0" != a || exit 64', "{slug}")
+    script = ("--", "sh", "-c", 'echo "$0" >> did; test "$0" != a || exit 64; test "$0" != c', "{slug}")
     assert nightlatch(sqlite_url, *words, *script, cwd=tmp_path).returncode == 1
+    failing = nightlatch(sqlite_url, "resolve", "c", "give-up", "--batch", "posts")
+    assert failing.returncode == 0, f"one that keeps failing can be given up too: {failing.stderr}"
+    assert "nothing to resolve" in said(nightlatch(sqlite_url, "resolve", "b", "give-up", "--batch", "posts"), 64)
     assert "give-up --batch posts" in nightlatch(sqlite_url, "resolve", "a").stdout, "it is one of the choices"
     given = nightlatch(sqlite_url, "resolve", "a", "give-up")
     assert given.returncode == 0 and "given-up" in given.stdout
@@ -175,3 +182,39 @@ def test_a_name_for_a_schedule_is_taken_wherever_a_schedule_is(sqlite_url, tmp_p
     assert "@hourly, @daily" in said(nightlatch(sqlite_url, "run", "a", "--slot", "@noon", "--", "true"), 64)
     (tmp_path / "nightlatch.toml").write_text('[jobs.b]\nschedule = ["@weekly", "@hourly"]\ncommand = "true"\n')
     assert nightlatch(sqlite_url, "check", cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("resume", "articles"), "did you mean 'unpause'?"),
+        (("lease",), "VERB is missing: use one of acquire, renew,"),
+        (("completion", "tcsh"), "use one of bash, zsh, fish."),
+        (("--store", "/srv/nightly.db", "runs"), "write sqlite:////srv/nightly.db;"),
+        (("--store", "sqlite:///srv/nightly.db", "runs"), "Write sqlite:////srv/nightly.db (four slashes)"),
+        (("batch", "a", "items.jsonl", "--key", "{slugg}", "--", "true"), "did you mean {slug}? (Plain"),
+        (("batch", "a", "items.jsonl", "--key", "{zzz}", "--", "true"), "has slug. (Plain"),
+        (("agent", "run", "a", "--provider", "nobody", "--agent", "b", "--input", "c"), "no provider 'nobody'"),
+    ],
+)
+def test_a_slip_gets_the_words_to_type(words, hint, sqlite_url, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("NIGHTLATCH_STORE", sqlite_url)
+    (tmp_path / "items.jsonl").write_text('{"slug": "a"}\n')
+    monkeypatch.chdir(tmp_path)
+    assert main.run(list(words)) == 64
+    said = capsys.readouterr().err
+    assert hint in said and said.count("\n") == 1, said
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "google", "openai"])
+def test_an_agent_without_an_api_key_is_not_launched(provider, monkeypatch):
+    for name in [name for name in os.environ if name.startswith(("ANTHROPIC_", "OPENAI_", "GOOGLE_", "GEMINI_"))]:
+        monkeypatch.delenv(name)
+    with pytest.raises(UsageError, match="_API_KEY is not set"):
+        providers.load(provider, {})
+
+
+def test_a_run_that_printed_nothing_says_so(sqlite_url):
+    assert nightlatch(sqlite_url, "run", "silent", "--", "true").returncode == 0
+    logs = nightlatch(sqlite_url, "logs", "silent")
+    assert (logs.returncode, logs.stdout) == (0, "") and "has printed nothing" in logs.stderr

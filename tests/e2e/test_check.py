@@ -15,7 +15,7 @@ import pytest
 
 from nightlatch.config.load import load
 from nightlatch.system.services import Launchd, Systemd
-from tests.support.programs import NIGHTLATCH, environment, until
+from tests.support.programs import NIGHTLATCH, environment, said, until
 
 Done = subprocess.CompletedProcess[str]
 
@@ -95,6 +95,7 @@ def test_a_beginner_writes_a_file_and_it_is_right(home: Home) -> None:
     assert done.returncode == 0 and "The file is valid. Start it: nightlatch serve" in done.stdout, done.stderr
     again = home("init")
     assert again.returncode == 64 and "already exists" in again.stderr
+    assert "cannot be written" in said(home("--config", "/proc/nightlatch.toml", "init"), 64)
 
 
 def test_a_beginner_serves_the_example_and_sees_its_first_run(home: Home) -> None:

@@ -87,7 +87,7 @@ def test_bare_shows_what_needs_you_first_and_each_row_ends_in_what_to_type(sqlit
     ]  # fmt: skip
     assert [line[-2] for line in lines] == ["resolve", "show", "-f", "show"]
     first, *titles, last = [line for line in shown.splitlines() if line and not line.startswith("  ")]
-    assert first.endswith("2 runs ended, 1 of them well, 2 things need you") and titles == [
+    assert first.endswith("1 of 2 runs succeeded, 2 things need you") and titles == [
         "needs you",
         "running",
         "done",
@@ -217,9 +217,8 @@ def test_show_has_what_a_gate_refused_to_the_command_itself(sqlite_url, tmp_path
     assert target.read_text() == "two" and (tmp_path / "refused").read_text() in ("73\n", "123\n")
     shown = nightlatch(sqlite_url, "show", one(sqlite_url, "job")["run"], env={"COLUMNS": "400"}).stdout
     refused = shown.partition("\nrefused\n")[2]
-    assert f" (attempt 1, token {one(sqlite_url, 'job')['token']}): file://{identity.machine()}{target}. " in refused, (
-        shown
-    )
+    token = one(sqlite_url, "job")["token"]
+    assert f"refused: file://{identity.machine()}{target}, by attempt 1 with token {token}" in refused, shown
 
 
 def test_an_unknown_run_is_64_with_what_to_type(sqlite_url):

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import sqlite3
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 import nightlatch as package
 from nightlatch.core import effects
 from nightlatch.ledger import open_for
-from tests.support.programs import NIGHTLATCH, alive, carrying, children, nightlatch, start, until
+from tests.support.programs import NIGHTLATCH, alive, carrying, children, environment, nightlatch, start, until
 from tests.support.servers.git import git_repository
 
 ACT = 'echo x >> "$0"; echo posted'
@@ -144,12 +145,21 @@ def test_how_it_ended_is_recorded_when_there_is_room_again(sqlite_url, acts):
     assert "skipped" in nightlatch(sqlite_url, "once", "k", "--", "false").stderr
 
 
-def test_what_a_crash_left_begun_is_shown_when_its_time_is_over(sqlite_url, acts):
-    process = start(sqlite_url, "once", "k", "--timeout", "4s", "--", "sh", "-c", f"{ACT}; sleep 600", str(acts))
+@pytest.mark.parametrize("apart", [False, True], ids=["here", "in a container"])
+def test_what_a_crash_left_begun_needs_you_when_its_holder_is_gone_or_its_time_is_over(sqlite_url, acts, apart):
+    """Whether a process in another pid namespace is gone is not known from here."""
+    alone = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"] if apart else []
+    words = ("once", "k", "--timeout", "1s" if apart else "1h", "--", "sh", "-c", f"{ACT}; exec sleep 600", str(acts))
+    process = subprocess.Popen([*alone, *NIGHTLATCH, *words], env=environment(sqlite_url), start_new_session=True)
     until(lambda: count(acts))
-    kill_tree(process)
+    if not apart:
+        assert "resolve k" not in nightlatch(sqlite_url).stdout, "it is at work"
+    process.kill()
+    process.wait()
     (row,) = until(lambda: [line for line in nightlatch(sqlite_url).stdout.splitlines() if "resolve k" in line])
-    assert row.split()[0] == "?" and "begun" in row and "its end was not reported" in row
+    reason = "its end was not reported" if apart else "is gone"
+    assert row.split()[0] == "?" and "begun" in row and reason in row
+    assert nightlatch(sqlite_url, "status", "--exit-code").returncode == 1
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])

@@ -272,7 +272,7 @@ def test_an_item_of_a_batch_publishes_by_itself(sqlite_url, tmp_path):
 def test_what_is_refused_under_a_lease_of_its_own_is_told_to_the_supervisor(sqlite_url, tmp_path):
     script = "echo x > x; NIGHTLATCH_LEASE=other NIGHTLATCH_GRANT=none me publish x out; exit 0"
     assert run(sqlite_url, tmp_path, script).returncode == 0
-    assert f"): file://{identity.machine()}{tmp_path}/out" in shown(sqlite_url).partition("\nrefused\n")[2]
+    assert f"refused: file://{identity.machine()}{tmp_path}/out" in shown(sqlite_url).partition("\nrefused\n")[2]
 
 
 def test_paths_that_the_supervisor_would_take_for_its_own_are_refused(sqlite_url, tmp_path):

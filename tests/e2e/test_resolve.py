@@ -96,7 +96,7 @@ def test_the_first_screen_shows_what_waits_until_somebody_decides(sqlite_url, tm
     items_that_fail_for_good(sqlite_url, tmp_path, "posts", "a", "b")
     doubtful_effect(sqlite_url, "invoice/7")
     shown = nightlatch(sqlite_url, env={"COLUMNS": "200"}).stdout.splitlines()
-    assert shown[0].endswith("One run ended and did not succeed, 3 things need you")
+    assert shown[0].endswith("The only run did not succeed, 3 things need you")
     (effect,) = [line for line in shown if "invoice/7" in line]
     assert effect.split()[1:4] == ["once", "in", "doubt"] and effect.endswith("  resolve invoice/7")
     (items,) = [line for line in shown if "2 items" in line]

@@ -53,7 +53,10 @@ def test_it_is_refused_while_a_lease_is_held(any_store, tmp_path):
     try:
         assert "reports is held by" in said(nightlatch(any_store, "store", "remove", "--yes"), 75)
     finally:
-        held.end()
+        held.process.kill()
+        held.process.wait()
+    removed = nightlatch(any_store, "store", "remove", "--yes")
+    assert removed.returncode == 0, f"a holder that was killed is in nobody's way: {removed.stderr}"
 
 
 def test_a_run_may_not_remove_it(sqlite_url):

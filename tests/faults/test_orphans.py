@@ -17,7 +17,7 @@ import pytest
 
 from nightlatch.system import tree
 from tests.support.escapes import Escaped, Machine
-from tests.support.programs import alive, carrying, children, nightlatch, python, start, state, until
+from tests.support.programs import TOOL, alive, carrying, children, environment, nightlatch, python, start, state, until
 
 ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "15"))
 
@@ -219,3 +219,32 @@ def test_a_grant_bound_to_a_process_does_not_end_with_its_main_thread(sqlite_url
     assert nightlatch(sqlite_url, *acquire).returncode == 75
     bound.communicate()
     assert nightlatch(sqlite_url, *acquire).returncode == 0
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["ends", "warden-killed"])
+def test_a_process_that_a_shell_started_before_it_became_nightlatch_is_left_alone(
+    sqlite_url: str, tmp_path: Path, *, killed: bool
+):
+    mark, ready, earlier = f"OURS-{os.urandom(8).hex()}", tmp_path / "ready", tmp_path / "earlier"
+    script = f"""sleep 600 & echo $! > {earlier}; exec {TOOL} lock job -- env OURS={mark} sh -c "$1" sh {ready}"""
+    command = RUNAWAY if killed else 'touch "$1"; sleep 600 &'
+    # Not a pipe: the earlier process has it too.
+    with (tmp_path / "said").open("w") as file:
+        shell = subprocess.Popen(
+            ["sh", "-c", script, "sh", command],
+            env=environment(sqlite_url),
+            stdout=file,
+            stderr=file,
+            process_group=0,
+        )
+    until(ready.exists)
+    stranger = int(earlier.read_text())
+    try:
+        if killed:
+            (warden,) = set(children(shell.pid)) - {stranger}
+            os.kill(warden, signal.SIGKILL)
+        assert shell.wait(60) == (125 if killed else 0), (tmp_path / "said").read_text()
+        assert alive(stranger)
+        assert not carrying(mark)
+    finally:
+        os.kill(stranger, signal.SIGKILL)

@@ -236,7 +236,7 @@ def test_stopped_in_its_push_and_overtaken_it_is_refused_and_records_no_verdict(
     assert [facts["attempt"] for facts in refusals(place)] == ["1"]
     shown = nightlatch(place.store, "show", verdict.id, env={"COLUMNS": "900"}).stdout
     refused = shown.partition("\nrefused\n")[2]
-    assert "): result. " in refused and "git+" in refused
+    assert "refused: result, by attempt 1 with token " in refused and "git+" in refused
 
 
 def test_stopped_in_the_middle_of_a_folder_and_overtaken_it_is_refused(tmp_path, sqlite_url):
@@ -260,7 +260,7 @@ def test_stopped_in_the_middle_of_a_folder_and_overtaken_it_is_refused(tmp_path,
     run = open_for(sqlite_url).find("job", "k")
     assert run and run.attempt == 2 and run.status == statuses.SUCCEEDED
     refused = nightlatch(sqlite_url, "show", run.id).stdout.partition("\nrefused\n")[2]
-    assert " (attempt 1, token " in refused and "): result" in refused
+    assert "refused: result, by attempt 1 with token " in refused
 
 
 @pytest.mark.parametrize("store", ["sqlite_url", "postgres_url", "git_url"])
@@ -285,4 +285,4 @@ def test_stopped_in_a_publish_of_its_command_and_overtaken_it_is_refused_and_sho
     run = open_for(store).find("job", "k")
     assert run and (run.attempt, run.status) == (2, statuses.SUCCEEDED)
     refused = nightlatch(store, "show", run.id, env={"COLUMNS": "300"}).stdout.partition("\nrefused\n")[2]
-    assert f"): folder://{identity.machine()}{site}" in refused and " (attempt 1, token " in refused
+    assert f"refused: folder://{identity.machine()}{site}, by attempt 1 with token " in refused

@@ -99,7 +99,7 @@ def test_a_stopped_supervisor_is_overtaken_and_records_nothing_over_the_next_one
     attempts = open_for(sqlite_url).attempts(first.run)
     assert [attempt.status for attempt in attempts] == [statuses.LOST, statuses.SUCCEEDED]
     refused = nightlatch(sqlite_url, "show", first.run).stdout.partition("\nrefused\n")[2]
-    assert " (attempt 1, token " in refused and "): verdict lost" in refused, "a person sees that it came too late"
+    assert "refused: verdict lost, by attempt 1 with token " in refused, "a person sees that it came too late"
 
 
 def test_a_holder_that_died_leaves_a_plain_command_in_doubt(sqlite_url, tmp_path):

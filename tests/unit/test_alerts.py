@@ -315,7 +315,7 @@ def test_the_digest_is_of_the_ledgers_day_and_plain(book, reader, ledger_url, mo
     ((digest, _),) = [one for one in book.outbox.recent(0, 10) if one[0].rule == "digest"]
     assert digest.id == f"digest:{now.date().isoformat()}"
     message = build(reader, "id", [digest])
-    assert message.subject == "Nightlatch: One run ended and did not succeed. One thing needs you."
+    assert message.subject == "Nightlatch: The only run did not succeed. One thing needs you."
     assert "http://" not in message.text and "\\" not in message.text and "［x］" in message.text
 
 

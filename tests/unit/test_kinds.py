@@ -66,9 +66,9 @@ def test_a_sentence_draws_on_fields_that_its_kind_has(kind):
         (
             kinds.REFUSED,
             {"what": "result", "attempt": "1", "token": "3", "stands": "9", "reason": "long"},
-            "refused: a newer holder, token 9, had taken over (attempt 1, token 3): result. long",
+            "refused: result, by attempt 1 with token 3; a newer holder has token 9. long",
         ),
-        (kinds.REFUSED, {"attempt": "1", "token": "3", "reason": "over"}, "refused (attempt 1, token 3). over"),
+        (kinds.REFUSED, {"attempt": "1", "token": "3", "reason": "over"}, "refused, by attempt 1 with token 3. over"),
         (kinds.PROGRESS, {"done": "[{|"}, "progress: [{|"),
         (kinds.INPUT, {}, "its input is …"),
     ],

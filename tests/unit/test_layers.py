@@ -54,7 +54,7 @@ LAZY = {
     "core": 3,
     "database": 3,
     "gates": 4,
-    "ledger": 25,
+    "ledger": 30,
     "runtime": 140,
     "store": 15,
     "system": 2,

@@ -156,7 +156,7 @@ def test_a_run_in_detail_has_its_attempts_journal_refusals_and_choices(reader, b
         "attempt 1 started on here (token 1)", "progress: 3 of 10 (three\x1b[2J articles)", "used $0.25",
     ]  # fmt: skip
     assert [event.sentence for event in seen.refused] == [
-        "refused: a newer holder, token 2, had taken over (attempt …, token 1): file:///srv/report"
+        "refused: file:///srv/report, by attempt … with token 1; a newer holder has token 2"
     ]
     assert [entry.facts["what"] for entry in seen.refusals] == ["file:///srv/report"]
     assert seen.progress == "3/10 three\x1b[2J articles"  # as it was reported: a front end makes it safe to show

@@ -57,6 +57,9 @@ from nightlatch.system.lifetime import Lifetime, cgroup_of
 from nightlatch.system.warden import Warden
 if sys.argv[2] == "unsupported":
     spawn._SYS_CLONE3 = 100_000  # no such system call
+if sys.argv[2] == "full":
+    import resource
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # files can be made, and nothing can be written into them
 life = Lifetime(sys.argv[1])
 guard = Warden(life.grant, lifetime=life)
 guard.start(["cat", "/proc/self/cgroup"], dict(os.environ), grace=1.0)
@@ -76,3 +79,13 @@ def test_a_warden_starts_its_command_in_the_cgroup_also_where_it_has_to_move_the
     name = recorded.split()[1]
     assert started == "Started 0" and name.startswith("nightlatch-"), done.stderr
     assert any(line.startswith("0::") and line.endswith(f"/{name}") for line in groups)
+
+
+@needs_cgroup
+def test_a_cgroup_that_cannot_be_recorded_on_a_full_disk_is_not_used(tmp_path):
+    """A challenger would not find it."""
+    words = [sys.executable, "-c", IN_A_WARDEN, str(tmp_path), "full"]
+    done = subprocess.run(words, text=True, capture_output=True, timeout=60)
+    *groups, started, recorded = done.stdout.splitlines()
+    assert (started, recorded, done.stderr) == ("Started 0", "recorded ", "")
+    assert not any(line.rpartition("/")[2].startswith("nightlatch-") for line in groups)

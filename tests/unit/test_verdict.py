@@ -24,11 +24,11 @@ NIGHTS = [
     (Night(slots=39, slots_ran=39), "All 39 slots ran. Nothing needs you.", "", CALM),
     (Night(slots=1, slots_ran=1), "The only slot ran. Nothing needs you.", "", CALM),
     (Night(slots=39, slots_ran=36, need_you=5, alarming=1), "36 of 39 slots ran. Five things need you.", "", ALARM),
-    (Night(ended=17, well=15, need_you=1), "17 runs ended, 15 of them well. One thing needs you.", "", DECIDE),
-    (Night(ended=2, well=2), "2 runs ended, all of them well. Nothing needs you.", "", CALM),
-    (Night(ended=3), "3 runs ended, none of them well. Nothing needs you.", "", CALM),
-    (Night(ended=1, well=1), "One run ended and succeeded. Nothing needs you.", "", CALM),
-    (Night(ended=1), "One run ended and did not succeed. Nothing needs you.", "", CALM),
+    (Night(ended=17, well=15, need_you=1), "15 of 17 runs succeeded. One thing needs you.", "", DECIDE),
+    (Night(ended=2, well=2), "All 2 runs succeeded. Nothing needs you.", "", CALM),
+    (Night(ended=3), "None of 3 runs succeeded. Nothing needs you.", "", CALM),
+    (Night(ended=1, well=1), "The only run succeeded. Nothing needs you.", "", CALM),
+    (Night(ended=1), "The only run did not succeed. Nothing needs you.", "", CALM),
     (Night(need_you=13), "Nothing ran. 13 things need you.", "", DECIDE),
     (Night(), "Nothing ran. Nothing needs you.", "", CALM),
     (Night(usd=6.12), "Nothing ran. Nothing needs you.", "$6.12 was used.", CALM),
@@ -44,10 +44,10 @@ NIGHTS = [
      "Nothing ran. Nothing needs you.", "$2.00 was used, 50 % less than on a usual Monday night.", CALM),
     (Night(usd=12.0, usual_usd=4.0, weekday="Monday"), "Nothing ran. Nothing needs you.",
      "$12.00 was used, 3.0 × what a usual Monday night takes.", CALM),
-    (Night(refused=1, journal_whole=True), "Nothing ran. Nothing needs you.",
+    (Night(refused=1, journal_intact=True), "Nothing ran. Nothing needs you.",
      "One stale write was refused; nothing landed twice. The journal is intact.", CALM),
     (Night(refused=2), "Nothing ran. Nothing needs you.", "Two stale writes were refused; nothing landed twice.", CALM),
-    (Night(slots=2, slots_ran=2, journal_whole=False, journal_broken_at="entry 812 of articles"),
+    (Night(slots=2, slots_ran=2, journal_intact=False, journal_broken_at="entry 812 of articles"),
      "The journal is broken at entry 812 of articles. All 2 slots ran. Nothing needs you.", "", ALARM),
 ]  # fmt: skip
 
@@ -63,7 +63,7 @@ def test_a_night_in_short():
         "36 of 39 slots ran, 5 things need you", "$6.12, usually $4.43", "1 stale write refused",
     ]  # fmt: skip
     assert verdict.night_in_short(Night()) == ["Nothing ran, nothing needs you"]
-    broken = Night(journal_whole=False, journal_broken_at="entry 8 of a", need_you=1, usd=2, refused=12)
+    broken = Night(journal_intact=False, journal_broken_at="entry 8 of a", need_you=1, usd=2, refused=12)
     assert verdict.night_in_short(broken) == [
         "the journal is broken at entry 8 of a", "Nothing ran, 1 thing needs you", "$2.00", "12 stale writes refused",
     ]  # fmt: skip

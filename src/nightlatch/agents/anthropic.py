@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ..core.metering import price
-from .fields import only, without
+from .fields import api_key, only, without
 from .files import save
 from .http import HttpError, VendorClient, quoted
 from .seam import CANCELLED, FAILED, OVER_BUDGET, RUNNING, SUCCEEDED, WAITING, Ask, Seen, Unclear
@@ -34,8 +34,8 @@ class Anthropic:
     budgets = ("usd",)
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
-        key = os.environ.get("ANTHROPIC_API_KEY")
-        headers = {"Authorization": f"Bearer {os.environ.get('ANTHROPIC_AUTH_TOKEN') or key or ''}"}
+        token = os.environ.get("ANTHROPIC_AUTH_TOKEN") or api_key("ANTHROPIC_API_KEY", base="ANTHROPIC_BASE_URL")
+        headers = {"Authorization": f"Bearer {token}"}
         self._client = VendorClient(
             os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com",
             headers | {"anthropic-version": "2026-10-21", "anthropic-beta": "managed-agents-2026-04-01"},

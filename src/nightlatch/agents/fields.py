@@ -1,6 +1,10 @@
-"""The vendor's own fields of an ask, for the request to it."""
+"""The vendor's own fields of an ask, for the request to it; and the API key."""
 
 from __future__ import annotations
+
+import os
+
+from ..errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,3 +28,11 @@ def merged(body: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]
         own = made.get(name)
         made[name] = merged(own, fact) if isinstance(own, dict) and isinstance(fact, dict) else fact
     return made
+
+
+def api_key(*names: str, base: str) -> str:
+    """The first of these variables that is set; required unless the variable `base` names another server."""
+    found = next((os.environ[name] for name in names if os.environ.get(name)), "")
+    if not found and not os.environ.get(base):
+        raise UsageError(f"{names[0]} is not set: export your API key in it")
+    return found

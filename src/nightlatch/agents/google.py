@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ..core.metering import price
-from .fields import merged
+from .fields import api_key, merged
 from .files import save
 from .http import VendorClient, quoted
 from .seam import CANCELLED, FAILED, OVER_BUDGET, RUNNING, SUCCEEDED, WAITING, Ask, NotLaunched, Seen, Unclear
@@ -40,7 +40,7 @@ class Google:
     budgets = ("tokens",)
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
-        key = os.environ.get("GEMINI_API_KEY") or os.environ.get("GOOGLE_API_KEY") or ""
+        key = api_key("GEMINI_API_KEY", "GOOGLE_API_KEY", base="GOOGLE_GEMINI_BASE_URL")
         base = os.environ.get("GOOGLE_GEMINI_BASE_URL") or "https://generativelanguage.googleapis.com"
         self._client = VendorClient(base, {"x-goog-api-key": key})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ..core.metering import price
-from .fields import merged
+from .fields import api_key, merged
 from .http import VendorClient, quoted
 from .seam import CANCELLED, FAILED, RUNNING, SUCCEEDED, Ask, Seen
 
@@ -31,7 +31,8 @@ class OpenAI:
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
         base = os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
-        self._client = VendorClient(base, {"Authorization": f"Bearer {os.environ.get('OPENAI_API_KEY') or ''}"})
+        key = api_key("OPENAI_API_KEY", base="OPENAI_BASE_URL")
+        self._client = VendorClient(base, {"Authorization": f"Bearer {key}"})
 
     def launch(self, ask: Ask, handle: str) -> str:
         body: dict[str, Any] = {

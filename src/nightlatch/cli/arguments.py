@@ -165,7 +165,8 @@ class Parser:
             else:
                 missing = argument.required
             if missing:
-                raise UsageError(f"{argument.metavar} is missing")
+                one_of = f": use one of {', '.join(argument.choices)}" if argument.choices else ""
+                raise UsageError(f"{argument.metavar} is missing{one_of}")
         if words:
             hint = "; put the command after --" if "-- CMD" in self.usage else ""
             raise UsageError(f"unexpected argument {words[0]!r}{hint}")

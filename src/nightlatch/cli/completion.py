@@ -61,7 +61,8 @@ _RUNS = 20  # of the newest
 
 def main(argv: list[str]) -> int:
     parser = Parser("completion", _PURPOSE, _EXAMPLES)
-    parser.add_argument("shell", metavar="SHELL", choices=(*SCRIPTS, "words"), help="bash, zsh or fish")
+    shells = tuple(SCRIPTS) if argv[:1] != ["words"] else ("words",)  # what the scripts call
+    parser.add_argument("shell", metavar="SHELL", choices=shells, help="bash, zsh or fish")
     parser.add_argument("words", metavar="WORD", nargs="*", hidden=True)
     args = parser.parse_args(argv[: argv.index("--")] if "--" in argv else argv)
     if args.shell != "words":

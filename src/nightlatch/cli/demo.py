@@ -10,6 +10,7 @@ import tempfile
 import textwrap
 import time
 
+from ..core import advice
 from ..system import process
 from .arguments import Parser
 
@@ -56,6 +57,7 @@ def _pages(*, browse: bool) -> int:
 
     with tempfile.TemporaryDirectory(prefix="nightlatch-demo-") as folder:
         store = f"sqlite:///{folder}/demo.db"
+        advice.about(store)  # commands on these pages are for this store, not for the user's
         print("nightlatch: making up a night …", file=sys.stderr, flush=True)
         made_up.make(store)
         server = PagesServer(store)

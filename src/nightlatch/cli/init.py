@@ -51,8 +51,12 @@ def main(argv: list[str]) -> int:
         at_once=default_at_once(),
         jobs=jobs,
     )
-    with open(path, "x", encoding="utf-8") as file:
-        file.write(text)
+    try:
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        cure = "Change to a folder that you may write to, or name a file: --config FILE"
+        raise UsageError(f"{path} cannot be written: {error.strerror}. {cure}") from None
     load(path)  # what we write must be right
     print(f"wrote {shown(path)}" + (f" with {_count(lines)}" if args.from_crontab else ""))
     if args.from_crontab:

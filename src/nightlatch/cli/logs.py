@@ -43,7 +43,8 @@ def main(argv: list[str]) -> int:
     if not kept_output.exists(folder):
         _explain(run, args.f)
     if not args.f:
-        _pass_on(folder, args.raw, None)
+        if not _pass_on(folder, args.raw, None):
+            print(f"nightlatch: run {run.id} of {run.job} ({run.status}) has printed nothing", file=sys.stderr)
         return 0
     over = _Over(reader, run)
     _pass_on(folder, args.raw, over)
@@ -79,12 +80,15 @@ class _Over:
         return self.status not in statuses.OPEN
 
 
-def _pass_on(folder: str, raw: bool, over: _Over | None) -> None:
+def _pass_on(folder: str, raw: bool, over: _Over | None) -> bool:
+    """Print the output; was there any?"""
     from ..system.strip_ansi import AnsiStripper
 
-    plain, out = AnsiStripper(), sys.stdout.buffer
+    plain, out, some = AnsiStripper(), sys.stdout.buffer, False
     for data in kept_output.follow(folder, over) if over else kept_output.read(folder):
+        some = some or bool(data)
         out.write(data if raw else plain.feed(data))
         out.flush()
     out.write(plain.end())
     out.flush()
+    return some

@@ -63,6 +63,12 @@ COMMANDS = {
     "demo": "show what happens to a stale write: with a lock alone, and through a gate",
 }
 
+# words from other programs → ours
+_ELSEWHERE = {
+    "resume": "unpause", "start": "run", "stop": "cancel", "kill": "cancel", "rerun": "retry",
+    "list": "runs", "ls": "runs", "ps": "runs", "history": "runs", "costs": "usage",
+}  # fmt: skip
+
 _OBJECTS = 20_000  # between garbage collections; with Python's 700, start-up has many collections and no garbage
 
 _USAGE = "nightlatch [--store URL] [COMMAND …]"
@@ -204,7 +210,8 @@ def _unknown(word: str) -> Error:
 
     from ..errors import UsageError
 
-    near = difflib.get_close_matches(word.lower(), COMMANDS, n=1)
+    known = _ELSEWHERE.get(word.lower())
+    near = [known] if known else difflib.get_close_matches(word.lower(), COMMANDS, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     kind = "option" if word.startswith("-") else "command"
     return UsageError(f"unknown {kind} {word!r}: {hint}see `nightlatch --help`")

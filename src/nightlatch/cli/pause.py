@@ -38,6 +38,6 @@ def main(argv: list[str]) -> int:
     if args.json:
         print_json(JobLine(row=row, last=None, overdue=False, skipped=0.0).facts())
         return 0
-    for_how_long = f"until {screen.moment(until)}" if until else "until somebody ends it"
-    print(f"{args.job} is paused {for_how_long}. Go on: {advice.command('unpause', args.job)}")
+    for_how_long = f"until {screen.moment(until)}" if until else "until you unpause it"
+    print(f"{args.job} is paused {for_how_long}: {advice.command('unpause', args.job)}")
     return 0

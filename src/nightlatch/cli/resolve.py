@@ -8,6 +8,7 @@ from ..core.printable import printable
 from ..errors import InDoubt, RunEnded, UsageError
 from ..ledger import open_for
 from ..observe import open_decisions
+from ..observe.open_decisions import OpenDecision
 from ..observe.reader import NEEDS_DECISION
 from ..observe.run_views import facts, start
 from ..runtime.supervisor.afterwards import decide
@@ -22,13 +23,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.advice import Advice
     from ..ledger.records import RunRow
-    from ..observe.open_decisions import OpenDecision
     from ..observe.reader import StoreReader
     from .arguments import Namespace
 
 _PURPOSE = """\
 Decide the outcome of something in doubt: a run that is in doubt, needs attention or was left behind by its
-holder (lapsed), an effect in doubt (nightlatch once), or an item of a batch that is in doubt or was set aside.
+holder (lapsed), an effect in doubt (nightlatch once), or an item of a batch that failed, is in doubt or was set aside.
 First check in the outside world what it really did.
 
 done     it did its work: no machine does it again
@@ -178,12 +178,11 @@ def _decide_elsewhere(reader: StoreReader, args: Namespace) -> int:
         )
     look = f"What does: {advice.command('status')}; all runs: {advice.command('runs')}"
     nothing = f"{printable(where)} waits for a decision. {look}"
-    if args.batch and args.outcome == decide.AGAIN:  # one that was given up does not wait
-        from ..runtime.supervisor.batches.batch import resolve as resolve_items
-
-        resolve_items(args.batch, what, args.outcome, by=current_user(), store=reader.url, wait=args.wait)
-        print(f"{printable(what)} of the batch {args.batch}: the next start does it")
-        return 0
+    if args.batch and args.outcome:  # one that failed or was given up does not wait
+        try:
+            return _decide(reader, OpenDecision(key=what, status="", changed=0.0, batch=args.batch), args)
+        except UsageError as error:
+            raise UsageError(f"{error}. {look}") from None
     if args.batch or args.job or not args.outcome:
         raise UsageError(nothing)
     from ..runtime.shared.effect_records import resolve

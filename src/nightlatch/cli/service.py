@@ -10,7 +10,7 @@ from ..config import place
 from ..config.load import load
 from ..config.mistakes import shown
 from ..core.printable import printable
-from ..errors import UsageError
+from ..errors import BadConfig, UsageError
 from ..store import url
 from ..system import services
 from .arguments import Parser
@@ -46,6 +46,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("verb", metavar="VERB", choices=list(_VERBS), help="install, uninstall or status")
     parser.add_argument("--json", action="store_true", help="status: print one JSON object")
     args = parser.parse_args(argv)
+    if args.verb != "install" and not place.find():
+        raise BadConfig("which service? Change to the folder of its nightlatch.toml, or name that: --config FILE")
     service = services.of(place.require())
     if args.verb == "status":
         return _status(service, args.json)

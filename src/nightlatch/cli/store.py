@@ -13,6 +13,7 @@ from ..core.passwords import hide_password
 from ..core.printable import printable
 from ..errors import Busy, UsageError
 from ..ledger import location
+from ..runtime.supervisor.afterwards import lapse
 from ..store import url
 from ..system import presence
 from .arguments import Parser
@@ -65,7 +66,8 @@ def _show(store: Store, as_json: bool) -> int:
 
 
 def _remove(where: str, store: Store, yes: bool) -> int:
-    held = [record for record in store.records() if record.grant]
+    now = store.clock()
+    held = [record for record in store.records() if lapse.at_work(record, now)]
     if held:
         first, more = held[0], f", and {len(held) - 1} more are" if held[1:] else ""
         raise Busy(

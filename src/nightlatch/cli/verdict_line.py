@@ -57,7 +57,8 @@ def _for_people(ended: Verdict) -> str:
     from ..observe import figures
     from . import screen
 
-    parts = [f"{ended.status} in {duration.show(ended.elapsed)}" if ended.elapsed else ended.status]
+    ran = ended.elapsed and not ended.due
+    parts = [f"{ended.status} in {duration.show(ended.elapsed)}" if ran else ended.status]
     if ended.usd:
         parts.append(figures.money(ended.usd))
     if ended.reason:

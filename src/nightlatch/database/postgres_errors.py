@@ -30,7 +30,8 @@ _SERVER = {
     "25006": "is read-only: a standby, or default_transaction_read_only is on. Name the primary in --store; with "
     "several hosts: postgresql://one,two/database?target_session_attrs=read-write",
     "42501": "does not let this user do that. Ask its owner to run: nightlatch migrate --store URL (or the SQL that "
-    "`nightlatch migrate --dump-sql` prints), then to GRANT USAGE ON SCHEMA and SELECT, INSERT, UPDATE ON ALL TABLES",
+    "`nightlatch migrate --dump-sql` prints), then to GRANT USAGE ON SCHEMA, and SELECT, INSERT, UPDATE, DELETE ON ALL "
+    "TABLES",
     "57014": "cancelled the statement: its statement_timeout is too short. Raise it for this user",
     "55P03": "cancelled the statement: its lock_timeout is too short. Raise it for this user",
     "53100": "cannot write: its disk is full. Free some space there; nothing was changed",

@@ -244,6 +244,8 @@ def _with_uses(call: Call, requested: ModelRequest, prices: list[Price], uses: i
 
 
 def _unpriced(requested: ModelRequest) -> str:
+    if not requested.models[0]:
+        return "the request names no model, so its price is not known: set its model"
     name = f"{requested.models[0]}:{requested.tier}" if requested.tier else requested.models[0]
     return f'no price is known for the model {name}: add [prices."{name}"] with input and output to nightlatch.toml'
 

@@ -140,7 +140,7 @@ class Effects:
 
     def reap(self, effect: Effect) -> Effect:
         """For the lease's present holder: the one that began it is gone and may have acted, so it is in doubt."""
-        why = f"{effect.holder} was gone before it could say how it ended"
+        why = f"its holder {effect.holder} was gone before it reported how it ended"
         return self._move(effect, BEGUN, IN_DOUBT, kinds.EFFECT_IN_DOUBT, reason=why, over=True)
 
     def decide(self, effect: Effect, status: str, *, by: str, result: str = "") -> Effect:

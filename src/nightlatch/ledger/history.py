@@ -14,6 +14,7 @@ from .typed_table import amounts
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from .records import Entry
     from .tables import Tables
@@ -24,6 +25,8 @@ _SERIES = f"""
 SELECT id, changed, status, elapsed, done, {_UNITS} FROM {{prefix}}run
 WHERE job = :job AND parent = '' ORDER BY changed DESC LIMIT :most
 """
+_AMOUNTS = f"SELECT {_UNITS} FROM {{prefix}}run WHERE job = :job AND parent = '' ORDER BY changed DESC LIMIT :most"
+_USD = UNITS["usd"].scale
 _STRIP = """
 SELECT changed, status, elapsed FROM {prefix}run WHERE job = :job AND parent = '' ORDER BY changed DESC LIMIT :most
 """
@@ -97,6 +100,21 @@ class History:
         """Sums by these columns, of days from `since` to `until`, attempts at work too."""
         return tally.report(self._tables, by, job=job, since=since, until=until, running=running)
 
+    def sums(
+        self, by: Sequence[str], columns: Sequence[str], *, job: str | None = None, since: str = "", until: str = "9"
+    ) -> list[tuple[Any, ...]]:
+        """The same as plain rows, of these columns only: see tally.sums."""
+        return tally.sums(self._tables, by, columns, job=job, since=since, until=until)
+
+    def usd_by(self, *by: str, job: str | None = None, since: str = "", until: str = "9") -> list[tuple[Any, ...]]:
+        """(…, usd) by these columns, where any was used; in no order."""
+        return [(*row[:-1], row[-1] / _USD) for row in self.sums(by, ("usd",), job=job, since=since, until=until)]
+
+    def amounts_of_runs(self, job: str, *, most: int) -> list[Amounts]:
+        """What each of a job's newest runs has used, the newest first."""
+        rows = self._tables.read(_AMOUNTS, job=job, most=most)
+        return [amounts(dict(zip(UNITS, parts, strict=True))) for parts in rows]
+
     def series(self, job: str, *, most: int = 400) -> list[RunPoint]:
         """A job's newest runs, the oldest of them first."""
         rows = self._tables.read(_SERIES, job=job, most=most)
@@ -161,16 +179,13 @@ class History:
     def models(self, run: str) -> list[str]:
         return [model for (model,) in self._tables.read(_MODELS, run=run)]
 
-    def reports(
-        self, by: Sequence[str], since: float, until: float, job: str | None = None
-    ) -> list[tuple[tuple[str, ...], Amounts]]:
-        """What was used by step (or item), subagent, model, kind of token, job or tag; as long as reports are kept."""
+    def reports(self, by: Sequence[str], since: float, until: float, job: str | None = None) -> list[tuple[Any, ...]]:
+        """What was used by step (or item), subagent, model, kind of token, job or tag, in whole parts of each unit; as
+        long as reports are kept."""
         which, values = (" AND job = :job", {"job": job}) if job else ("", {})
         columns = ", ".join("item" if name == "step" else name for name in by)
         sql = _REPORTS.replace("{{which}}", which).replace("{{columns}}", columns)
-        rows = self._tables.read(sql, **values, since=round(since * 1000), until=round(until * 1000))
-        size = len(by)
-        return [(row[:size], amounts(dict(zip(UNITS, row[size:], strict=True)))) for row in rows]
+        return self._tables.read(sql, **values, since=round(since * 1000), until=round(until * 1000))
 
     def short(self, run: str, least: int = 4) -> str:
         """A run's id, shortened as far as no other id begins the same way."""

@@ -141,10 +141,11 @@ class Items:
         return [(scope, status, count, key, at / 1000, reason) for scope, status, count, key, at, reason in rows]
 
     def resolve(self, scope: str, key: str, status: str, *, reason: str) -> list[str]:
-        """A person says what becomes of an item in doubt or set aside, or with key "" of all. Returns their keys."""
+        """A person says what becomes of an item that is not done; with key "" of all that are in doubt or set aside.
+        Returns their keys."""
         with self._tables.on_chain(scope) as chain:
             rows = chain(
-                _RESOLVE.replace("{this}", ", 'given-up') AND key = :key" if key else ")"),
+                _RESOLVE.replace("{this}", ", 'given-up', 'failed') AND key = :key" if key else ")"),
                 scope=scope,
                 key=key,
                 status=status,

@@ -165,8 +165,7 @@ NEEDS_ATTENTION = EntryKind("needs-attention", "needs your attention: {reason}",
 UNSEALED = EntryKind("unsealed", "not taken over by {by}: {reason}", job="run reason by")
 REFUSED = EntryKind(
     "refused",
-    "refused[: a newer holder, token {stands}, had taken over]"
-    " (attempt {attempt}, token {token})[: {what}][. {reason}]",
+    "refused[: {what}], by attempt {attempt} with token {token}[; a newer holder has token {stands}][. {reason}]",
     job="run attempt what token stands reason",
 )  # fmt: skip
 USUAL = EntryKind("usual", "{by} accepted the new level of {what} as the usual one", job="what by run")
@@ -189,7 +188,7 @@ STRUCK = EntryKind("struck", "{slots} slots beyond {time} do not count: the cloc
 
 STAGED = EntryKind("staged", "{was} → {stage}, by {by}[forced? , forced][: {why}]", job="id stage was by why at forced")
 COUNTED = EntryKind(
-    "counted", "its end counted[: {clean} clean runs as {stage}]", job="id status stage clean strikes run"
+    "counted", "its end counted[: clean runs as {stage}: {clean}]", job="id status stage clean strikes run"
 )
 
 # ── publishing ──

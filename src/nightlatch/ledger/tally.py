@@ -8,6 +8,7 @@ machines in two zones do not pass one cap twice.
 
 from __future__ import annotations
 
+from ..core import statuses
 from ..core.units import UNITS, Amounts
 from ..core.value import replace, value
 from ..errors import UsageError
@@ -48,6 +49,9 @@ TALLY = TypedTable(
     + ", ".join(f"{name} = tally.{name} + excluded.{name}" for name in _COUNTS),
 )
 
+FAILED = "failed"  # runs that did not end well
+_BAD = ", ".join(f"'{status}'" for status in (*statuses.FAILURES, *statuses.NEEDS_PERSON))
+_SUMMED = {FAILED: f"CASE WHEN status IN ({_BAD}) THEN runs ELSE 0 END"}
 _MANY_DAYS = 45 * 86_400_000  # ms
 MOST_TAGS = 200  # of a job on a day; the rest is summed as OTHER
 OTHER = "other"
@@ -137,22 +141,45 @@ def report(
 ) -> list[Tally]:
     """Sums by these columns of KEY, of days from `since` to `until`, in their order; attempts at work too, by what they
     have reported so far."""
+    found = sums(tables, by, _COUNTS, job=job, since=since, until=until, running=running)
+    return [_read(by, row) for row in sorted(found)]
+
+
+def sums(
+    tables: Tables, by: Sequence[str], columns: Sequence[str], *, job: str | None = None, since: str = "",
+    until: str = "9", running: bool = True,
+) -> list[Row]:  # fmt: skip
+    """The same as plain rows, of these columns only and in no order, since a table of days and jobs has thousands of
+    rows; without those that are 0 in all columns. A column is one of the table, or FAILED; amounts are whole parts."""
     which, values = _which(job)
-    names = ", ".join(by)
-    group = f" GROUP BY {names} ORDER BY {names}" if by else ""
-    sums = ", ".join(f"CAST(COALESCE(SUM({name}), 0) AS BIGINT)" for name in _COUNTS)
+    of_columns = [f"SUM({_SUMMED.get(name, name)})" for name in columns]
+    totals = ", ".join(f"CAST({one} AS BIGINT)" for one in of_columns)
     # By the index of days where they are few; of many days a walk through the table is faster, in either database.
+    # Grouped in that order, SQLite need not sort.
     few = bool(job) or since > tables.day(tables.now() - _MANY_DAYS)
     day = "day" if few else "(day || '')"
-    sql = (
-        f"SELECT {', '.join((*by, sums))} FROM {{prefix}}tally WHERE {day} >= :since AND {day} <= :until{which}{group}"
-    )
-    found = tables.read(sql, **values, since=since, until=until)
-    rows = [_read(by, row) for row in found if any(row[len(by) :])]
-    at_work = [_grouped(row, by) for row in _at_work(tables, job) if since <= row.day <= until] if running else []
-    if not at_work:
-        return rows
-    return sorted(together([*rows, *at_work]), key=lambda row: [getattr(row, name) for name in by])
+    order = sorted(by, key=lambda name: (name != "day" or not few or bool(job), KEY.index(name)))
+    group = f" GROUP BY {', '.join(order)} HAVING {' OR '.join(f'{one} <> 0' for one in of_columns)}" if by else ""
+    sql = f"SELECT {', '.join((*by, totals))} FROM {{prefix}}tally WHERE {day} >= :since AND {day} <= :until{which}"
+    found = tables.read(sql + group, **values, since=since, until=until)
+    if not by:  # one row in any case
+        found = [row for row in found if any(row)]
+    at_work = [row for row in _at_work(tables, job) if since <= row.day <= until] if running else []
+    if at_work:
+        found = _added(found, at_work, by, columns)
+    return found
+
+
+def _added(rows: list[Row], at_work: list[Tally], by: Sequence[str], columns: Sequence[str]) -> list[Row]:
+    size, nothing = len(by), (0,) * len(columns)
+    known = {row[:size]: row[size:] for row in rows}
+    for one in at_work:
+        key = tuple(getattr(one, name) for name in by)
+        parts = counts(one.amounts.by_unit())
+        more = tuple(parts.get(name, 0) for name in columns)
+        if any(more):
+            known[key] = tuple(map(sum, zip(known.get(key, nothing), more, strict=True)))
+    return [(*key, *row) for key, row in known.items()]
 
 
 def usage(tables: Tables, job: str | None, since: int, *, by_day: bool) -> list[Usage]:
@@ -213,11 +240,6 @@ def _read(by: Sequence[str], row: Row) -> Tally:
     used = amounts(dict(zip(UNITS, parts, strict=True))) if any(parts) else _NOTHING
     known = dict(zip(by, row, strict=False))
     return Tally(**known, attempts=attempts, runs=runs, elapsed=elapsed / 1000, items=items, amounts=used)
-
-
-def _grouped(row: Tally, by: Sequence[str]) -> Tally:
-    known = {name: getattr(row, name) for name in by}
-    return Tally(**known, amounts=row.amounts)
 
 
 def _plus(one: Tally, other: Tally) -> Tally:

@@ -85,12 +85,13 @@ class JobChanges:
         return [change for change in self.changes if change.shift == self.levels[change.what].current]
 
 
-def job_changes(reader: StoreReader, job: str) -> JobChanges:
-    """Of runs that succeeded only: a failed one takes less, which is not a new level."""
-    return reader.kept(("changes", job, reader.ledger.history.length(job)), _KEPT, lambda: _job_changes(reader, job))
+def job_changes(reader: StoreReader, job: str, only: str = "") -> JobChanges:
+    """Of runs that succeeded only: a failed one takes less, which is not a new level. `only`: of this figure."""
+    known = ("changes", job, only, reader.ledger.history.length(job))
+    return reader.kept(known, _KEPT, lambda: _job_changes(reader, job, only))
 
 
-def _job_changes(reader: StoreReader, job: str) -> JobChanges:
+def _job_changes(reader: StoreReader, job: str, only: str) -> JobChanges:
     history = reader.ledger.history
     points = [point for point in history.series(job) if point.status == statuses.SUCCEEDED]
     days = {point.run: date.fromisoformat(history.day(point.at)).weekday() for point in points}
@@ -100,8 +101,9 @@ def _job_changes(reader: StoreReader, job: str) -> JobChanges:
             accepted.setdefault(what, []).append(entry.at)
     found: dict[str, Levels] = {}
     changes: list[LevelChange] = []
-    amounts = {what: list(map(figure, points)) for what, figure in _FIGURES.items()}
-    amounts[SKIPPED] = _skipped(reader, job, points)
+    amounts = {what: list(map(figure, points)) for what, figure in _FIGURES.items() if only in ("", what)}
+    if not only:
+        amounts[SKIPPED] = _skipped(reader, job, points)
     for what, figures in amounts.items():
         if not any(figures):
             continue

@@ -100,8 +100,8 @@ class _Usual:
 
     def rest(self, index: int) -> float:
         """How far a run is from the usual level."""
-        here = self._logs[index]
-        return min([here - level for level in self._of(self._days[index])], key=abs)
+        here, levels = self._logs[index], self._of(self._days[index])
+        return here - levels[0] if len(levels) == 1 else min([here - level for level in levels], key=abs)
 
     def _of(self, day: int) -> tuple[float, ...]:
         """A weekday that was seen too rarely gets the benefit of the doubt: the nearest level counts, of this weekday,
@@ -127,8 +127,10 @@ class _Usual:
     def new_level(self, rests: Sequence[float]) -> float | None:
         """The level that three runs in a row have moved to; None: they have not. All three left, or two left and agree,
         while the third leans their way or is wild on the other side: two wild runs among usual ones are not a level."""
-        middle = median(rests)
+        middle = sorted(rests)[1]
         side = 1 if middle > 0 else -1
+        if middle * side <= self._limit:
+            return None
         left = sorted(rest for rest in rests if rest * side > self._limit)
         if len(left) < 2:
             return None
@@ -176,10 +178,13 @@ class _Detector:
         if len(self._at_level) < FEWEST + 3:
             return
         last, usual = self._at_level[-3:], self._recently_usual()
-        if usual.new_level([usual.rest(each) for each in last]) is not None:
-            usual = self._usual(self._at_level[:-3])
         rests = [usual.rest(each) for each in last]
-        if usual.new_level(rests) is not None:
+        moved = usual.new_level(rests) is not None
+        if moved:  # by all runs before them, is it still so?
+            usual = self._usual(self._at_level[:-3])
+            rests = [usual.rest(each) for each in last]
+            moved = usual.new_level(rests) is not None
+        if moved:
             self._begin(index, usual, median(rests))
         elif abs(rests[0]) > max(_WILD * usual.spread, 2 * _LEAST) and not usual.left(rests[1]):
             wild = self._points[last[0]]

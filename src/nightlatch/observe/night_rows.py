@@ -37,6 +37,7 @@ class NightRow:
     at: float | None = None
     reason: str = ""  # as it was reported: a front end makes it safe to show
     next: Advice
+    run: str = ""  # the run that it is about, if it is one
 
 
 @value(frozen=True, kw_only=True)
@@ -54,7 +55,7 @@ def parts(reader: StoreReader, seen: Overview, shown: dict[str, int]) -> list[Ni
     found = {
         "needs you": (needs, seen.needs_you.capped),
         "running": ([_running(reader, one) for one in seen.running.runs], seen.running.capped),
-        "waiting": ([*map(_waiting, seen.waiting.runs), *_unaffordable(seen), *_earned(seen)], seen.waiting.capped),
+        "waiting": (waiting(seen), seen.waiting.capped),
         "done": (_done(reader, seen.done.runs), seen.done.capped),
     }
     return [
@@ -107,17 +108,24 @@ def _earned(seen: Overview) -> list[NightRow]:
     ]  # fmt: skip
 
 
-def _unaffordable(seen: Overview) -> list[NightRow]:
-    return [
+def waiting(seen: Overview) -> list[NightRow]:
+    """Runs that wait for their turn or their next try, and what else waits, without a run."""
+    return [*map(_waiting, seen.waiting.runs), *waiting_besides_runs(seen)]
+
+
+def waiting_besides_runs(seen: Overview) -> list[NightRow]:
+    """Jobs that were not started, since their budget is spent; and those that have earned the next stage."""
+    refused = [
         NightRow(mark=WAITS, job=one.job, word="not started", at=one.last, reason=times(one), next=advice.to("usage"))
         for one in seen.unaffordable
     ]
+    return [*refused, *_earned(seen)]
 
 
 def times(one: RefusedStart) -> str:
     """How often a start was refused, and why."""
     often = f"{one.count} times since {run_facts.at(one.first)}: " if one.count > 1 else ""
-    return f"{often}{one.reason}"
+    return often + one.reason.removeprefix(f"{one.job} is not started: ")
 
 
 def _besides(seen: Overview) -> list[NightRow]:
@@ -180,7 +188,7 @@ def _waiting(one: RunView) -> NightRow:
     due = f"due in {figures.span(ahead)}" if ahead >= 1 else "due now" if run.due is not None else ""
     return NightRow(
         mark=WAITS, job=run.job, word=one.status, at=run.due or run.changed,
-        reason=_joined(one.key, "; ".join(filter(None, (due, one.note)))), next=one.next,
+        reason=_joined(one.key, "; ".join(filter(None, (due, one.note)))), next=one.next, run=run.id,
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from ..core import advice, statuses
 from ..core.printable import printable
 from ..ledger import kinds
 from ..system import clock
-from . import run_facts, verdict
+from . import evening, night_rows, run_facts, verdict
 from .verdict import ENOUGH_RUNS, Night
 
 TYPE_CHECKING = False
@@ -39,7 +39,9 @@ def night(reader: StoreReader, seen: Overview) -> Night:
     counts = {status: history.counted(status, since) for status in statuses.TERMINAL}
     slots, slots_ran = history.slots_since(since)
     usd, _ = history.used_since(since)
-    today = date.fromisoformat(history.day(clock.wall()))
+    now = clock.wall()
+    today = date.fromisoformat(history.day(now))
+    evening_of = date.fromisoformat(history.day(evening.began(history.zone, now)))
     approvals = sum(run.status == statuses.WAITING for run in seen.needs_you.runs)
     usual = reader.kept(("usual night", today), _KEPT, lambda: _usual(reader, today)) if usd else None
     risen, share = "", 0.0
@@ -54,7 +56,7 @@ def night(reader: StoreReader, seen: Overview) -> Night:
         alarming=seen.need_you - approvals,
         usd=usd,
         usual_usd=usual,
-        weekday=_DAYS[today.weekday()],
+        weekday=_DAYS[evening_of.weekday()],
         risen=risen,
         risen_share=share,
         refused=len(history.rare(kinds.REFUSED, since=since)),
@@ -101,6 +103,8 @@ def _parts(reader: StoreReader, seen: Overview) -> dict[str, list[tuple[str, str
         found[title] = [*found.get(title, []), *rows]
         if len(group.runs) > _SHOWN:
             found[title].append(("", f"and {len(group.runs) - _SHOWN} more", advice.command("runs")))
+    besides_runs = night_rows.waiting_besides_runs(seen)
+    found["waiting"] += [(row.job, f"{row.word}: {row.reason}", advice.text(row.next)) for row in besides_runs]
     return {title: rows for title, rows in found.items() if rows}
 
 
@@ -123,8 +127,8 @@ def _risen(reader: StoreReader, today: date) -> tuple[str, float]:
     """The job with the largest part of today's rise, and its part."""
     since, now = (today - timedelta(days=28)).isoformat(), today.isoformat()
     by_job: dict[str, dict[str, float]] = {}
-    for row in reader.ledger.history.tallies(("job", "day"), since=since):
-        by_job.setdefault(row.job, {})[row.day] = row.amounts.usd
+    for job, day, usd in reader.ledger.history.usd_by("job", "day", since=since):
+        by_job.setdefault(job, {})[day] = usd
     more = {
         job: days.get(now, 0.0) - median([usd for day, usd in days.items() if day < now] or [0.0])
         for job, days in by_job.items()

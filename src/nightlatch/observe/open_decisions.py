@@ -78,8 +78,7 @@ def here(reader: StoreReader) -> list[OpenDecision]:
     """Effects and items in this ledger; the items of a batch are one row for each status."""
     begun = reader.ledger.effects.every(BEGUN, limit=_MOST)
     now = reader.store.clock() if begun else 0.0
-    overdue = "its time is over, and its end was not reported"
-    found = [_effect(each, overdue) for each in begun if each.deadline < now]
+    found = [_effect(each, why) for each in begun if (why := _why_left(reader, each, now))]
     found += [_effect(each, each.reason) for each in reader.ledger.effects.every(IN_DOUBT, limit=_MOST)]
     return [*found, *items(reader)]
 
@@ -123,3 +122,12 @@ def named(reader: StoreReader, key: str, *, scope: str = "", batch: str = "", jo
 
 def _effect(each: Effect, reason: str) -> OpenDecision:
     return OpenDecision(key=each.key, status=each.status, changed=each.changed, scope=each.scope, reason=reason)
+
+
+def _why_left(reader: StoreReader, each: Effect, now: float) -> str:
+    """Why nobody works any more on an effect that was begun; "" if somebody may."""
+    if lapse.process_gone(each.holder):
+        # An effect is finished before its process ends: we may have seen its regular end.
+        known = reader.ledger.effects.find(each.scope, each.key)
+        return f"its holder {each.holder} is gone" if known == each else ""
+    return "its time is over, and its end was not reported" if each.deadline < now else ""

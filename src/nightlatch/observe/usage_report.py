@@ -5,17 +5,19 @@ from __future__ import annotations
 from calendar import monthrange
 from datetime import date, timedelta
 from statistics import median
+from types import MappingProxyType
 
-from ..core import statuses
 from ..core.units import UNITS, Amounts
-from ..core.value import value
+from ..core.value import replace, value
+from ..ledger.tally import FAILED
+from ..ledger.typed_table import amounts
 from ..system import clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from typing import Any
 
-    from ..ledger.tally import Tally
     from .reader import StoreReader
 
 BY = ("job", "day", "model", "step", "agent", "kind", "tag", "host")
@@ -23,6 +25,7 @@ REPORTED = ("step", "agent", "kind")  # of single reports, which are kept as lon
 WITH_REPORTED = (*REPORTED, "job", "model", "tag")
 _DAYS = 14  # of a sparkline and a pace
 _RUNS = 60  # from which the median of a run is computed
+_COLUMNS = ("runs", FAILED, "elapsed", "items", *UNITS)
 
 
 @value(frozen=True, kw_only=True)
@@ -80,17 +83,29 @@ class UsageReport:
 
 
 def report(
-    reader: StoreReader, by: Sequence[str] = ("job",), *, job: str | None = None, since: str = "", until: str = "9"
+    reader: StoreReader,
+    by: Sequence[str] = ("job",),
+    *,
+    job: str | None = None,
+    since: str = "",
+    until: str = "9",
+    usual: int | None = None,
 ) -> UsageReport:
-    """`since`, `until`: days of the ledger's zone, both included."""
-    found = _reported(reader, by, job, since, until) if _is_reported(by) else _tallies(reader, by, job, since, until)
-    total = _sum((), found)
+    """`since`, `until`: days of the ledger's zone, both included. `usual`: how many jobs get the median of a run, the
+    dearest first; None: all."""
+    sums = _reported(reader, by, job, since, until) if _is_reported(by) else _tallied(reader, by, job, since, until)
+    size, none = len(by), (0,) * len(_COLUMNS)
+    total = _row((), tuple(map(sum, zip(*(row[size:] for row in sums), strict=True))) or none)
     if "model" in by or "tag" in by:  # runs are counted apart from them
-        found = [row for row in found if any(row.amounts.by_unit().values())]
+        sums = [row for row in sums if any(row[size + len(_COLUMNS) - len(UNITS) :])]
     unit = next((name for name, amount in total.amounts.by_unit().items() if amount), "usd")
     daily = _daily(reader, by, job, unit) if "day" not in by and not _is_reported(by) else {}
-    rows = [_finished(reader, row, by, total, unit, daily, job) for row in found]
+    whole = getattr(total.amounts, unit)
+    rows = [_row(row[:size], row[size:], unit, whole, daily) for row in sums]
     rows.sort(key=lambda row: (row.by if "day" in by else (), -row.share, -row.runs, row.by))
+    if tuple(by) == ("job",):
+        for place, row in enumerate(rows[:usual]):
+            rows[place] = replace(row, usual_run=_usual_run(reader, *row.by))
     return UsageReport(
         by=tuple(by), since=since, until=until, unit=unit, rows=tuple(rows), total=total, pace=pace(reader, job)
     )
@@ -101,7 +116,8 @@ def pace(reader: StoreReader, job: str | None = None) -> Pace | None:
     today = date.fromisoformat(reader.ledger.history.day(clock.wall()))
     first = today.replace(day=1)
     begin = min(first, today - timedelta(days=_DAYS - 1))
-    days = {row.day: row.amounts.usd for row in _of_days(reader, ("day",), job, begin.isoformat(), "9")}
+    sums = reader.ledger.history.sums(("day",), ("usd", "runs"), job=job, since=begin.isoformat())
+    days = {day: usd / UNITS["usd"].scale for day, usd, _ in sums}
     used = sum(usd for day, usd in days.items() if day >= first.isoformat())
     if not used:
         return None
@@ -111,71 +127,49 @@ def pace(reader: StoreReader, job: str | None = None) -> Pace | None:
     return Pace(month=today.strftime("%B"), used=used, expected=used + left * sum(lately) / min(known, _DAYS))
 
 
-def _of_days(reader: StoreReader, by: Sequence[str], job: str | None, since: str, until: str) -> list[Tally]:
-    return reader.ledger.history.tallies(by, job=job, since=since, until=until)
-
-
-def _tallies(reader: StoreReader, by: Sequence[str], job: str | None, since: str, until: str) -> list[UsageRow]:
-    rows: dict[tuple[str, ...], UsageRow] = {}
-    for row in _of_days(reader, (*by, "status"), job, since, until):
-        key = tuple(getattr(row, name) for name in by)
-        failed = row.runs if row.status in statuses.FAILURES or row.status in statuses.NEEDS_PERSON else 0
-        one = UsageRow(by=key, amounts=row.amounts, runs=row.runs, failed=failed, elapsed=row.elapsed, items=row.items)
-        rows[key] = _sum(key, (rows[key], one)) if key in rows else one
-    return list(rows.values())
+def _tallied(reader: StoreReader, by: Sequence[str], job: str | None, since: str, until: str) -> list[tuple[Any, ...]]:
+    return reader.ledger.history.sums(by, _COLUMNS, job=job, since=since, until=until)
 
 
 def _is_reported(by: Sequence[str]) -> bool:
     return any(name in REPORTED for name in by)
 
 
-def _reported(reader: StoreReader, by: Sequence[str], job: str | None, since: str, until: str) -> list[UsageRow]:
+def _reported(reader: StoreReader, by: Sequence[str], job: str | None, since: str, until: str) -> list[tuple[Any, ...]]:
     begin = _moment(since) if since else 0.0
     end = _moment(until) + 86400 if until != "9" else clock.wall() + 86400
-    return [UsageRow(by=key, amounts=used) for key, used in reader.ledger.history.reports(by, begin, end, job)]
+    unknown = (0,) * (len(_COLUMNS) - len(UNITS))
+    size = len(by)
+    return [(*row[:size], *unknown, *row[size:]) for row in reader.ledger.history.reports(by, begin, end, job)]
 
 
 def _daily(reader: StoreReader, by: Sequence[str], job: str | None, unit: str) -> dict[tuple[str, ...], list[float]]:
     today = date.fromisoformat(reader.ledger.history.day(clock.wall()))
     days = [(today - timedelta(days=back)).isoformat() for back in reversed(range(_DAYS))]
+    place, scale = {day: number for number, day in enumerate(days)}, UNITS[unit].scale
     found: dict[tuple[str, ...], list[float]] = {}
-    for row in _of_days(reader, (*by, "day"), job, days[0], days[-1]):
-        key = tuple(getattr(row, name) for name in by)
-        found.setdefault(key, [0.0] * _DAYS)[days.index(row.day)] += getattr(row.amounts, unit)
+    for *key, day, parts in reader.ledger.history.sums((*by, "day"), (unit,), job=job, since=days[0], until=days[-1]):
+        found.setdefault(tuple(key), [0.0] * _DAYS)[place[day]] += parts / scale
     return found
 
 
-def _finished(
-    reader: StoreReader, row: UsageRow, by: Sequence[str], total: UsageRow, unit: str,
-    daily: dict[tuple[str, ...], list[float]], job: str | None,
+def _row(
+    by: tuple[str, ...], sums: tuple[int, ...], unit: str = "", whole: float = 0.0,
+    daily: Mapping[tuple[str, ...], Sequence[float]] = MappingProxyType({}),
 ) -> UsageRow:  # fmt: skip
-    whole = getattr(total.amounts, unit)
-    named = row.by[by.index("job")] if "job" in by else job
-    usual = _usual_run(reader, named) if named and "day" not in by and not _is_reported(by) and len(by) == 1 else None
+    """`unit`, `whole`: what its share is of; without them it is the sum of all."""
+    runs, failed, elapsed, items, *parts = sums
+    used = amounts(dict(zip(UNITS, parts, strict=True)))
+    share = getattr(used, unit) / whole if whole else 0.0 if unit else 1.0
     return UsageRow(
-        **row.__dict__ | {
-            "share": getattr(row.amounts, unit) / whole if whole else 0.0,
-            "usual_run": usual,
-            "daily": tuple(daily.get(row.by, ())),
-        }
+        by=by, amounts=used, runs=runs, failed=failed, elapsed=elapsed / 1000, items=items, share=share,
+        daily=tuple(daily.get(by, ())),
     )  # fmt: skip
 
 
 def _usual_run(reader: StoreReader, job: str) -> Amounts | None:
-    ended = [point.amounts.by_unit() for point in reader.ledger.history.series(job, most=_RUNS)]
+    ended = [used.by_unit() for used in reader.ledger.history.amounts_of_runs(job, most=_RUNS)]
     return Amounts(**{unit: median(used[unit] for used in ended) for unit in UNITS}) if ended else None
-
-
-def _sum(key: tuple[str, ...], rows: Sequence[UsageRow]) -> UsageRow:
-    return UsageRow(
-        by=key,
-        amounts=Amounts(**{unit: sum(getattr(row.amounts, unit) for row in rows) for unit in UNITS}),
-        runs=sum(row.runs for row in rows),
-        failed=sum(row.failed for row in rows),
-        elapsed=sum(row.elapsed for row in rows),
-        items=sum(row.items for row in rows),
-        share=1.0,
-    )
 
 
 def _moment(day: str) -> float:

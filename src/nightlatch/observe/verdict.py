@@ -53,17 +53,17 @@ class Night:
     risen: str = ""  # the job with the largest part of the rise
     risen_share: float = 0.0  # its part
     refused: int = 0
-    journal_whole: bool | None = None  # None: not verified
+    journal_intact: bool | None = None  # None: not verified
     journal_broken_at: str = ""  # entry 812 of articles
 
 
 def night(seen: Night) -> Headline:
     """The beginning of a page."""
-    broken = seen.journal_whole is False
+    broken = seen.journal_intact is False
     first = [f"The journal is broken at {_text(seen.journal_broken_at) or 'an unknown entry'}."] if broken else []
     return Headline(
         sentence=" ".join([*first, _ran(seen), _needs(seen.need_you)]),
-        reasons=" ".join(filter(None, [_used(seen), _refused(seen.refused), _whole(seen.journal_whole)])),
+        reasons=" ".join(filter(None, [_used(seen), _refused(seen.refused), _intact(seen.journal_intact)])),
         tone=ALARM if broken or seen.alarming else DECIDE if seen.need_you else CALM,
     )
 
@@ -72,7 +72,7 @@ def night_in_short(seen: Night) -> list[str]:
     """The first line on the terminal, in parts; the most important first."""
     need = {0: "nothing needs you", 1: "1 thing needs you"}.get(seen.need_you, f"{seen.need_you} things need you")
     parts = [f"{_ran(seen).removesuffix('.')}, {need}"]
-    if seen.journal_whole is False:
+    if seen.journal_intact is False:
         parts.insert(0, f"the journal is broken at {_text(seen.journal_broken_at) or 'an unknown entry'}")
     if seen.usd:
         usual = f", usually {money(seen.usual_usd)}" if seen.usual_usd is not None else ""
@@ -90,10 +90,10 @@ def _ran(seen: Night) -> str:
     if not seen.ended:
         return "Nothing ran."
     if seen.ended == 1:
-        return "One run ended and succeeded." if seen.well else "One run ended and did not succeed."
+        return "The only run succeeded." if seen.well else "The only run did not succeed."
     if seen.well == seen.ended:
-        return f"{count(seen.ended)} runs ended, all of them well."
-    return f"{count(seen.ended)} runs ended, {count(seen.well) if seen.well else 'none'} of them well."
+        return f"All {count(seen.ended)} runs succeeded."
+    return f"{count(seen.well) if seen.well else 'None'} of {count(seen.ended)} runs succeeded."
 
 
 def _needs(number: int) -> str:
@@ -129,8 +129,8 @@ def _refused(number: int) -> str:
     return f"{writes}; nothing landed twice."
 
 
-def _whole(whole: bool | None) -> str:
-    return "The journal is intact." if whole else ""
+def _intact(intact: bool | None) -> str:
+    return "The journal is intact." if intact else ""
 
 
 # ── one run ──

@@ -96,8 +96,10 @@ def connect(url: str | None = None) -> Store:
     url = resolve(url)
     scheme = scheme_of(url)
     if scheme is None:
+        path = os.path.abspath(os.path.expanduser(url)) if url.startswith(("/", ".", "~")) else ""
+        use = f"For that file write {storage.FILE_URL}{path}" if path else f"Use {examples()}"
         raise UsageError(
-            f"{hide_password(url)!r} does not name a store. Use {examples()}; "
+            f"{hide_password(url)!r} does not name a store. {use}; "
             f"without --store and {ENV} it is a file in {storage.state_folder()}"
         )
     return scheme.connect(url)
@@ -150,6 +152,12 @@ def _sqlite_path(url: str) -> str:
         raise UsageError(
             f"{url!r} names no file. Write sqlite:///leases.db for a file in this folder, "
             f"or sqlite:////var/lib/leases.db (four slashes) for a path from the root"
+        )
+    folder = os.path.dirname(path)
+    if folder and not path.startswith(("/", "~")) and not os.path.isdir(folder):
+        raise UsageError(
+            f"{url!r} is a path from this folder, and there is no {folder} here. "
+            f"Write {storage.FILE_URL}/{path} (four slashes) for a path from the root, or make that folder"
         )
     return os.path.realpath(os.path.expanduser(path))  # by whatever name: one store, one folder of locks
 

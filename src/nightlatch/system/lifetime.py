@@ -49,8 +49,16 @@ class Lifetime:
         else:
             os.close(fd)
         group = cgroup.make(self.grant)
-        os.write(self._fd, os.fsencode(group))
-        return group
+        name = os.fsencode(group)
+        try:
+            written = os.write(self._fd, name)
+        except OSError:
+            written = -1  # the disk is full
+        if written == len(name):
+            return group
+        self.without_cgroup()  # a challenger would not find it
+        cgroup.remove(group)
+        return ""
 
     def without_cgroup(self) -> None:
         """The command is not in the cgroup that `enclose` made, so an empty cgroup must not count as proof."""

@@ -17,7 +17,7 @@ from .light import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
 LINEAGE = "NIGHTLATCH_LINEAGE"  # every grant this process works under, the outermost first
 DRY_RUN = "NIGHTLATCH_DRY_RUN"  # set in every process that a dry-run starts
@@ -37,8 +37,20 @@ def become_subreaper() -> None:
         raise OSError("prctl(PR_SET_CHILD_SUBREAPER) was refused")
 
 
-def descendants(root: int) -> set[int]:
-    """Every process below `root`, by parent pids."""
+def strangers() -> set[int]:
+    """The children that this process has although it started none yet: those of a shell that called `exec`, as in
+    `server & exec nightlatch run …`. They are not part of the tree."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return set()  # the usual case, for one system call
+    except AttributeError:
+        pass  # macOS has no waitid in Python before 3.13
+    return {pid for pid, parent in process.parents().items() if parent == os.getpid()}
+
+
+def descendants(root: int, spared: Collection[int] = ()) -> set[int]:
+    """Every process below `root`, by parent pids, without those `spared` and what is below them."""
     children: dict[int, list[int]] = {}
     for pid, parent in process.parents().items():
         children.setdefault(parent, []).append(pid)
@@ -46,15 +58,15 @@ def descendants(root: int) -> set[int]:
     todo = [root]
     while todo:
         for pid in children.get(todo.pop(), ()):
-            if pid not in found:
+            if pid not in found and pid not in spared:
                 found.add(pid)
                 todo.append(pid)
     return found
 
 
-def below_me(grant: str) -> set[int]:
+def below_me(grant: str, spared: Collection[int] = ()) -> set[int]:
     """The processes below this one; `grant` finds those that escaped where there is no subreaper."""
-    found = descendants(os.getpid())
+    found = descendants(os.getpid(), spared)
     if sys.platform != "linux" and grant:
         found |= {pid for pid, _start in carriers(grant)} - {os.getpid(), os.getppid()}
     return found
@@ -80,37 +92,40 @@ def freeze(grant: str) -> set[int]:
     return frozen
 
 
-def kill_and_prove(grant: str) -> dict[int, int]:
-    """Kill everything below this process; returns all wait statuses, and only when nothing is left."""
-    ended, empty = reap_all()
-    pause = 0.001
-    while not empty or (sys.platform != "linux" and below_me(grant)):
-        signal_all(below_me(grant), signal.SIGKILL)
+def kill_and_prove(grant: str, spared: set[int]) -> dict[int, int]:
+    """Kill everything below this process except the trees of `spared`; returns all wait statuses, and only when nothing
+    is left. A spared process that has ended is taken out of `spared`: its pid can be used again."""
+    ended: dict[int, int] = {}
+    pause, clean = 0.001, 0
+    while True:
+        more, childless = reap_all()
+        ended |= more
+        spared.difference_update(more)
+        if childless and sys.platform == "linux":
+            return ended  # the kernel's own proof
+        rest = below_me(grant, spared)
+        signal_all(rest, signal.SIGKILL)
+        clean = 0 if rest else clean + 1
+        # Beside spared children only looking is left. Twice: one look can miss a process that forks and ends meanwhile.
+        if not rest and (childless or (spared and clean == 2)):
+            return ended
         time.sleep(pause)  # a process in the middle of a system call dies when that returns
         pause = min(pause * 2, 0.05)
-        more, empty = reap_all()
-        ended |= more
-    return ended
 
 
-def kill_the_others() -> None:
+def kill_the_others(spared: set[int]) -> None:
     """Kill everything below this process, but let its own programs (git pushing a renewal) end by themselves: killed,
     they would leave lock files behind."""
     deadline = clock.now() + _ANSWER
     # Usually there are none: then nothing is done here, since `kill_and_prove` looks at all processes anyway.
-    while (ours := set(own_programs)) and clock.now() < deadline:
-        spared = ours.union(*map(descendants, ours))
-        signal_all(descendants(os.getpid()) - spared, signal.SIGKILL)
+    while own_programs and clock.now() < deadline:
+        signal_all(descendants(os.getpid(), own_programs | spared), signal.SIGKILL)
         time.sleep(0.01)
 
 
 def kill_since(before: set[int]) -> None:
     """Kill everything below this process except `before` and its own programs."""
-    while True:
-        ours = set(own_programs)
-        rest = descendants(os.getpid()) - before - ours.union(*map(descendants, ours))
-        if not rest:
-            return
+    while rest := descendants(os.getpid(), set(own_programs)) - before:
         signal_all(rest, signal.SIGKILL)
         time.sleep(0.002)
 

@@ -60,6 +60,7 @@ class Warden:
         """`streams`: the command's standard output and error, if not our own. `lifetime`: encloses the tree, so that it
         can be proven gone if we are killed. `deaf`: start the command with END_SIGNALS blocked; it unblocks them when
         its handlers are installed."""
+        self._strangers = tree.strangers()
         tree.become_subreaper()  # the children of a killed warden come to us
         orders_in, self._orders = os.pipe()
         command_in, self._command = os.pipe()
@@ -186,8 +187,8 @@ class Warden:
         self._dismissed = True  # the pipe stays open: the keeper's thread may be about to send an order
         os.kill(self.pid, signal.SIGKILL)  # not reaped yet, so the pid is still its own
         os.waitpid(self.pid, 0)
-        tree.kill_the_others()
-        self._statuses = tree.kill_and_prove(self._grant)
+        tree.kill_the_others(self._strangers)
+        self._statuses = tree.kill_and_prove(self._grant, self._strangers)
 
     def close(self) -> None:
         """Close the pipes, after `dismiss` and after the last thread that could send an order."""

@@ -136,7 +136,7 @@ class WardenProcess:
     def _keep_time(self) -> None:
         now = clock.now()
         if now >= self.kill_at:
-            self.status = tree.kill_and_prove(self.grant).get(self.child, self.status)
+            self.status = tree.kill_and_prove(self.grant, set()).get(self.child, self.status)
             self.child = -1
         elif now >= self.end_at:
             # Past the deadline (the machine slept) there is no time for grace.

@@ -47,7 +47,7 @@ def environment() -> Environment:
         icon=svg.icon, meter=svg.meter, spark=svg.spark, twin=twin, look=words.look, money=figures.money,
         count=figures.count, span=figures.span, about=figures.about, emphasis=words.emphasis,
         story_line=story_line, short=words.short, hash_of=words.hash_of, tail_of=words.tail_of,
-        used=words.used,
+        used=words.used, number_word=figures.number_word, short_tokens=words.with_short_tokens,
     )  # fmt: skip
     return made
 

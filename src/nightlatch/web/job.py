@@ -9,7 +9,7 @@ from ..core import stage as stages
 from ..core.row import NEVER
 from ..core.schedule import name_of
 from ..errors import UsageError
-from ..observe import evidence, slots, verdict
+from ..observe import evidence, night_rows, slots, verdict
 from ..observe.changes import job_changes
 from ..observe.figures import times
 from ..observe.run_views import recent
@@ -23,7 +23,6 @@ from .site import configured_jobs
 if TYPE_CHECKING:
     from ..core.job import Job
     from ..core.row import Row
-    from ..observe.changes import JobChanges
     from ..observe.reader import StoreReader
     from .words import Calendar
 
@@ -35,14 +34,18 @@ _DAYS = 30
 def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:
     row, records = slots.ranges(reader, name, clock.wall() - _DAYS * 86400)
     runs = recent(reader, job=name, limit=_RUNS)
-    if not runs and row is None:
+    refused = reader.ledger.refused_starts.of(name)
+    if not runs and row is None and not refused:
         raise UsageError(f"there is no job {name!r}")
     strip = reader.ledger.history.series(name, most=RUNS)
     well = sum(one.status == statuses.SUCCEEDED for one in strip)
-    changes = job_changes(reader, name)
-    dearer = _dearer(changes, calendar)
+    changes = job_changes(reader, name, "usd")
     top, paid = max((one.elapsed for one in strip), default=0.0) or 1.0, [one.amounts.usd for one in strip]
-    change = next((one for one in changes.current if one.what == "usd" and one.shift.factor > 1), None)
+    change = next((one for one in changes.current if one.shift.factor > 1), None)
+    dearer = None
+    if change:
+        since = calendar.date(change.shift.first.at)
+        dearer = verdict.Dearer(job=name, factor=change.shift.factor, since=since)
     dear = [index for index, one in enumerate(strip) if change and one.at >= change.shift.first.at]
     job = configured_jobs().get(name)
     stage = stages.of(row, job.stage if job else "")
@@ -66,19 +69,10 @@ def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:
         "evidence": evidence.findings(reader, row, job) if row and job and stage != stages.UNATTENDED else [],
         "buttons": _buttons(row, job, stage),
         "twin": advice.command("run", name) if job else advice.command("show", name),
+        "refused": [(one.last, night_rows.times(one)) for one in refused],
         "decided": [(entry.at, sentence(entry)) for entry in reader.ledger.history.rare(job=name, most=20)],
         "definitions": [row.definition, *row.before][:8] if row and row.definition else [],
-        "current": [one for one in changes.current if one.what == "usd"],
     }
-
-
-def _dearer(changes: JobChanges, calendar: Calendar) -> verdict.Dearer | None:
-    for change in changes.current:
-        if change.what == "usd" and change.shift.factor > 1:
-            return verdict.Dearer(
-                job=changes.job, factor=change.shift.factor, since=calendar.date(change.shift.first.at)
-            )
-    return None
 
 
 def _buttons(row: Row | None, job: Job | None, stage: str) -> list[Button]:

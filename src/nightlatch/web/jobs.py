@@ -60,7 +60,7 @@ def page(reader: StoreReader, order: str, after: str = "") -> dict[str, Any]:
     usd = reader.kept(
         ("usd of jobs", since),
         _KEPT,
-        lambda: {one.job: one.amounts.usd for one in history.tallies(("job",), since=since)},
+        lambda: dict(history.usd_by("job", since=since)),
     )
     names = sorted({*history.jobs(), *rows})
     found = [one for name in names if (one := _known(reader, name, rows.get(name), usd.get(name, 0.0)))]

@@ -12,6 +12,7 @@ from ..core.row import COLLAPSED, RAN, SKIPPED, Pause, Row, SlotRecord
 from ..core.schedule import name_of
 from ..core.stage import SUPERVISED
 from ..ledger import kinds, open_for
+from ..ledger.refused_starts import BUDGET
 from ..ledger.sealing import NO_FACTS
 from ..runtime.supervisor.run import kept_output
 from ..store import url as stores
@@ -40,6 +41,7 @@ _EVERY_NIGHT = {
     "digest": (8.0, 3, 0.0),
     "translate": (8.5, 69, 1.37),
 }
+_TOKENS = {"opus-4-5": 27_000}  # for a dollar
 _COMMANDS = {"articles": "claude -p @prompts/article.md", "refactor-agent": "claude -p @prompts/refactor.md"}
 
 
@@ -105,7 +107,8 @@ class MadeUp:
     ) -> None:
         for call in range(calls if usd else 0):
             self._at = at + takes * (call + 1) / (calls + 1)
-            writer.usage({"model": model}, usd=round(usd / calls, 4), tokens=round(usd / calls * 75_000), calls=each)
+            tokens = round(usd / calls * _TOKENS.get(model, 75_000))
+            writer.usage({"model": model}, usd=round(usd / calls, 4), tokens=tokens, calls=each)
 
     def _slot(self, job: str, at: float, outcome: str, *, reason: str = "", run: str = "") -> None:
         due = float(round(at / 60) * 60)
@@ -252,6 +255,10 @@ class MadeUp:
             token=stale,
             stands=self._token,
         )
+        for minutes in (4, 9):
+            self._at = hour(9) + minutes * _MINUTE
+            why = "articles is not started: its budget usd/day=3 is spent. It may start again when the day is over, or"
+            self._ledger.refused_starts.add("articles", BUDGET, f"{why} with a higher --budget")
 
     def _refactor(self) -> None:
         """A supervised job that holds what it made until somebody has looked at it."""

@@ -1,4 +1,4 @@
-"""Now: the verdict, four figures, what needs a person, the night, what is running, and what comes next."""
+"""Now: the verdict, four figures, what needs a person, the night, what is running or waiting, and what comes next."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from urllib.parse import quote
 from ..core import advice, statuses
 from ..core import row as rows
 from ..core.schedule import name_of
-from ..core.value import value
+from ..core.value import replace, value
 from ..errors import StoreUnreachable
 from ..ledger import kinds
-from ..observe import nightly, run_facts, run_views, verdict
+from ..observe import night_rows, nightly, run_facts, run_views, verdict
 from ..observe.figures import count, money
 from ..observe.overview import last_night
 from ..system import clock
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 NIGHTS = 14
 _ASKS = 30  # rows of what needs a person
+_WAITS = 10
 
 
 @value(frozen=True, kw_only=True)
@@ -68,8 +69,11 @@ def page(
     seen = last_night(reader)
     since = seen.since or 0.0
     facts = nightly.night(reader, seen)
+    if audit:
+        broken = f"entry {audit.breaks[0].seq} of {audit.breaks[0].chain}" if audit.breaks else ""
+        facts = replace(facts, journal_intact=not audit.breaks, journal_broken_at=broken)
     headline = verdict.night(facts)
-    first, second = split(headline.sentence)
+    first, second = ("", headline.sentence) if audit and audit.breaks else split(headline.sentence)
     asks = needs_you(reader, seen, configured, calendar)
     jobs = all_rows(reader)
     every_run = [one for group in seen.groups.values() for one in group.runs]
@@ -89,6 +93,7 @@ def page(
         "needs": len(asks),
         "night": drawing.night(every_run, refusals(reader, since), jobs, base),
         "running": [running(reader, one, calendar) for one in seen.running.runs],
+        "waiting": night_rows.waiting(seen)[:_WAITS],
         "next": upcoming(reader, jobs, now),
         "empty": seen.empty and not jobs and not reader.ledger.history.jobs(),
         "unreachable": seen.unreachable,
@@ -168,8 +173,8 @@ def _of_slot(row: Row, configured: set[str], calendar: Calendar) -> AttentionRow
         title=row.job,
         href=f"job/{row.job}",
         at=row.next_due,
-        sentence=f"Due at {calendar.clock(row.next_due)} and started on no machine. `nightlatch serve` starts it, on "
-        "any machine that may run it.",
+        sentence=f"Due at {calendar.clock(row.next_due)}, and no machine has started it: any one that may run it does, "
+        "with nightlatch serve.",
         twin=advice.command("run", row.job, "--slot", slot),
         buttons=tuple(buttons.of_slot(row, slot, configured=row.job in configured)),
     )
@@ -261,11 +266,11 @@ def figures(
 def _of_slots(facts: verdict.Night) -> str:
     if facts.slots:
         return f"{count(facts.slots - facts.slots_ran)} did not" if facts.slots > facts.slots_ran else "none was missed"
-    return f"{count(facts.well)} of them well" if facts.ended else "nothing ended"
+    return f"{count(facts.well)} succeeded" if facts.ended else "nothing ended"
 
 
 def _journal(reader: StoreReader, audit: AuditResult | None) -> Figure:
-    """The journal: called whole only if it was verified."""
+    """The journal: called intact only if it was verified."""
     if audit is not None:
         read = f"{count(audit.entries)} entries in {count(audit.chains)} chains"
         return Figure(

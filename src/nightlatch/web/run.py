@@ -329,8 +329,8 @@ def _against(reader: StoreReader, run: RunRow) -> dict[str, Any] | None:
 
 def _last_usual(reader: StoreReader, run: RunRow) -> str:
     """The last run before the job got expensive, if this one is part of that."""
-    for change in changes.job_changes(reader, run.job).current if run.usage.usd else ():
-        if change.what == "usd" and change.shift.first.at <= run.changed:
+    for change in changes.job_changes(reader, run.job, "usd").current if run.usage.usd else ():
+        if change.shift.first.at <= run.changed:
             return change.shift.last_usual.run
     return ""
 

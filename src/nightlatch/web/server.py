@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from ..core import advice
 from ..errors import UsageError
 from ..store import url as stores
 from .access import Access
@@ -43,13 +44,14 @@ class PagesServer:
         self.access = Access(stores.folder_of(store))
 
     def run(
-        self, say: Callable[[str], None], *, child: bool = False, ready: Callable[[int], None] = lambda _: None
+        self, say: Callable[[str], None], *, child: bool = False, ready: Callable[[int], None] | None = None
     ) -> int:
-        """Until a signal asks for the end; as a child, until its parent is gone. `ready` is called with the port."""
+        """Until a signal asks for the end; as a child, until its parent is gone. `ready` opens them: it is
+        called with the port."""
         asyncio.run(self._run(say, child, ready))
         return 0
 
-    async def _run(self, say: Say, child: bool, ready: Callable[[int], None]) -> None:
+    async def _run(self, say: Say, child: bool, ready: Callable[[int], None] | None) -> None:
         guard = Guard(self.access, url=self._url, read_only=self._read_only)
         site = Site(self._store, self.access, guard)
         app = web.Application(middlewares=[guard.middleware, site.explained], client_max_size=BODY_SIZE)
@@ -60,9 +62,11 @@ class PagesServer:
         self.access.note_port(guard.port)
         if guard.port != self._port and self._port:
             say(f"port {self._port} is taken, so the pages are at port {guard.port}")
-        say(f"the pages are at http://127.0.0.1:{guard.port}; open them with: nightlatch open")
+        then = ", until Ctrl-C" if ready else f"; open them with: {advice.command('open')}"
+        say(f"the pages are at http://127.0.0.1:{guard.port}{then}")
         started = [(runner, server), *(await self._metrics(site, say) if self._metrics_port else [])]
-        ready(guard.port)
+        if ready:
+            ready(guard.port)
         try:
             await _end_requested(child)
         finally:

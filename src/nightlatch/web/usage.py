@@ -95,13 +95,12 @@ def _flag(reader: StoreReader, dear: list[tuple[str, LevelChange]]) -> tuple[str
 
 def _dearer(reader: StoreReader) -> list[tuple[str, LevelChange]]:
     today = date.fromisoformat(reader.ledger.history.day(clock.wall()))
-    rows = reader.ledger.history.tallies(("job",), since=(today - timedelta(days=7)).isoformat())
-    dearest = sorted((row for row in rows if row.amounts.usd), key=lambda row: -row.amounts.usd)
+    used = reader.ledger.history.usd_by("job", since=(today - timedelta(days=7)).isoformat())
     return [
-        (row.job, change)
-        for row in dearest[:_LOOKED_AT]
-        for change in job_changes(reader, row.job).current
-        if change.what == "usd" and change.shift.factor > 1
+        (job, change)
+        for job, _ in sorted(used, key=lambda row: (-row[1], row[0]))[:_LOOKED_AT]
+        for change in job_changes(reader, job, "usd").current
+        if change.shift.factor > 1
     ]
 
 
@@ -135,4 +134,6 @@ def page_report(reader: StoreReader, by: str) -> UsageReport:
     today = date.fromisoformat(reader.ledger.history.day(clock.wall()))
     since = (today - timedelta(days=DAYS - 1)).isoformat()
     by = by if by in BY else "job"
-    return reader.kept(("usage", by, since), _KEPT, lambda: usage_report.report(reader, (by,), since=since))
+    return reader.kept(
+        ("usage", by, since), _KEPT, lambda: usage_report.report(reader, (by,), since=since, usual=_ROWS)
+    )

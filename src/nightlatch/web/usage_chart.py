@@ -58,10 +58,9 @@ def chart(reader: StoreReader, by: str, days: Sequence[str], named: Sequence[str
 def _used(reader: StoreReader, by: str, days: Sequence[str], named: Sequence[str]) -> dict[str, dict[str, float]]:
     """By day, then by name; what has no name here is under ""."""
     used: dict[str, dict[str, float]] = {day: {} for day in days}
-    for row in reader.ledger.history.tallies(("day", by), since=days[0], until=days[-1]):
-        name = getattr(row, by)
+    for day, name, usd in reader.ledger.history.usd_by("day", by, since=days[0], until=days[-1]):
         key = name if name in named else ""
-        used[row.day][key] = used[row.day].get(key, 0.0) + row.amounts.usd
+        used[day][key] = used[day].get(key, 0.0) + usd
     return used
 
 

@@ -38,6 +38,7 @@ LOOKS = {
     verdict.LAPSED: ("lost", BAD, "lapsed"),
     "overdue": ("late", BAD, "overdue"),
     "set-aside": ("hand", WAIT, "set aside"),
+    "not started": ("dollar", WAIT, "not started"),
     "begun": ("doubt", DOUBT, "no end reported"),
 }
 _UNKNOWN = ("dot", IDLE)

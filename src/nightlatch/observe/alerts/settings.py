@@ -127,7 +127,8 @@ class Known:
             return base
         for name in names:
             if known is not None and name not in known:
-                self._section.mistake(f"{key}: there is no {name!r}; there is {', '.join(known) or 'none'}", key)
+                names_known = f"there is {', '.join(known)}" if known else "add a table for it, as in [alerts.ntfy]"
+                self._section.mistake(f"{key}: there is no {name!r}: {names_known}", key)
         return tuple(names)
 
 

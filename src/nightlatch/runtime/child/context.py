@@ -219,7 +219,7 @@ class Run:
         retry: Retry = 0,
         scope: str = "",
     ) -> R:
-        """Do something to the outside world once: never again once it is done, and never unasked when nobody knows.
+        """Do something to the outside world once: not again once it is done, and not silently when nobody knows.
 
             run.effect("post", key=slug, do=lambda: post(text), probe=lambda: find_post(slug))
 

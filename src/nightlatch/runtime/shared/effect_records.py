@@ -190,7 +190,7 @@ def doubt_message(effect: Effect, more: str = "") -> str:
     """The message about an effect in doubt."""
     return (
         f"the effect {effect.key} is in doubt: {effect.reason}{'; ' if more else ''}{more}. It is not done again "
-        f"unasked. Look whether it was done, then: {hint(effect.scope, effect.key)}"
+        f"before that is decided. Check whether it was done, then: {hint(effect.scope, effect.key)}"
     )
 
 

@@ -66,7 +66,7 @@ def _named(name: str, folder: str) -> Remote:
         raise UsageError(
             f"git+{name} means the remote {name} of the repository in a folder, and {os.path.abspath(folder)} is "
             f"not in one ({message or 'git said nothing'}). Change to the repository's folder, or "
-            f"{_USE[0].lower()}{_USE[1:]}"
+            f"use the repository's address, such as git+https://host/path"
         )
     top = os.path.abspath(os.path.join(folder, top))
     code, url, _ = _ask(folder, "remote", "get-url", "--push", name)

@@ -73,8 +73,7 @@ class ItemReader:
             raise UsageError(f"--key {key!r} is the same for every item: name fields, as in --key '{{site}}/{{slug}}'")
         if self.format == "csv":
             self._check_names()
-        if self.format != "jsonl":  # a JSON line without the key's fields is a bad item, with its line
-            self.check(self._template.fields, f"--key {key}")
+        self.check(self._template.fields, f"--key {key}")
 
     @property
     def lines(self) -> int:
@@ -101,11 +100,11 @@ class ItemReader:
                 import difflib
 
                 near = difflib.get_close_matches(field, list(known)[:_COMPARED], n=1)
-                hint = f"; did you mean {{{near[0]}}}?" if near else ""
+                hint = f"; did you mean {{{near[0]}}}?" if near else "."
                 names = ", ".join(list(known)[:_SHOWN]) + (", …" if len(known) > _SHOWN else "")
                 has = f"has {names}" if known else "has plain lines, and {} is the whole one"
                 raise UsageError(
-                    f"{where} names a field {field!r}: {self._path} {has}{hint}. "
+                    f"{where} names a field {field!r}: {self._path} {has}{hint} "
                     f"(Plain braces are written {{{{ and }}}})"
                 )
 

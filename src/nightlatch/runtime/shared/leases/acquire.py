@@ -69,7 +69,8 @@ def _attempt(
     except Busy as busy:
         if busy.record is None or not busy.record.grant:
             raise  # it was released meanwhile
-        takeover, unproven = _ground(store, busy.record)
+        record = busy.record
+    takeover, unproven = _ground(store, record)
     if unproven:
         holder = replace(holder, unproven=", ".join(unproven[:_NAMED]))
     return _ask(store, name, grant, holder, ttl, takeover, begin)
@@ -102,8 +103,8 @@ def _ground(store: Store, record: Record) -> tuple[Takeover, list[str]]:
     unproven: list[str] = []
     if record.grant in lineage():
         raise Nested(
-            f"{record.name} is held by the run this was called from (token {record.token}): waiting for it would "
-            f"never end. Use another name here, or rely on the lease you have",
+            f"{record.name} is held already by this program, or by the run it was started in (token {record.token}): "
+            f"waiting for it would never end. Use another name here, or rely on the lease you have",
             record,
         )
     expired = record.left is not None and record.left <= 0

@@ -36,8 +36,12 @@ def status_of(run: RunRow, ledger: Ledger, store: Store) -> str:
 
 def left_behind(record: Record, now: float) -> tuple[Begun, ...]:
     """Keys begun under a lease whose holder no longer works on them, as far as this machine knows at `now`."""
-    held = record.grant and record.until >= now and not process_gone(record.holder)
-    return Begun.without(record.begun, {record.token} if held else ())
+    return Begun.without(record.begun, {record.token} if at_work(record, now) else ())
+
+
+def at_work(record: Record, now: float) -> bool:
+    """May its holder still work under the lease, as far as this machine knows at `now`?"""
+    return bool(record.grant) and record.until >= now and not process_gone(record.holder)
 
 
 def process_gone(holder: Holder) -> bool:

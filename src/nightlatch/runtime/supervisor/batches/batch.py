@@ -99,15 +99,15 @@ def known(ledger: Ledger, batch: Batch) -> dict[bytes, int]:
 def resolve(
     name: str, key: str, outcome: str, *, by: str = "", store: str | None = None, wait: float = 0.0
 ) -> list[str]:
-    """Decide an item that is in doubt or set aside, or with key "" all of them; returns their keys. Raises Busy while
-    the batch runs."""
+    """Decide about an item that is not done, or with key "" about all that are in doubt or set aside; returns their
+    keys. Raises Busy while the batch runs."""
     status, by = effects.resolution(outcome, of_item=True), by or identity.user()
     the_store = url.connect(store)
     with Lease(the_store, check_name(name), ttl=the_store.default_ttl, wait=wait):
         keys = open_for(url.resolve(store)).items.resolve(name, key, status, reason=f"resolved as {outcome} by {by}")
     if not keys:
-        item = f"no item {key!r}" if key else "no item"
-        raise UsageError(f"there is nothing to resolve: {item} of the batch {name} is in doubt or set aside")
+        which = f"item {key!r} that failed," if key else "item that"
+        raise UsageError(f"there is nothing to resolve: the batch {name} has no {which} is in doubt or was set aside")
     return keys
 
 

@@ -119,7 +119,7 @@ class EffectRequests:
             if one.held and one.effect and one.began:
                 self._reported.abandoned = one.records.key
                 try:
-                    self._finish(one, IN_DOUBT, reason="its process ended before it could say how it ended")
+                    self._finish(one, IN_DOUBT, reason="its process was gone before it reported how it ended")
                 except (Error, LeaseLost):
                     continue  # the next holder of the key's lease finds it begun, and records the same
             if one.held:
