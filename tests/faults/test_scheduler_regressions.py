@@ -18,7 +18,7 @@ from nightlatch.core.target import Command
 from nightlatch.core.value import replace
 from nightlatch.errors import InDoubt, StoreUnreachable
 from nightlatch.ledger import open_for
-from nightlatch.ledger.slots import merged
+from nightlatch.ledger.slots import Slots, merged
 from nightlatch.observe import slots
 from nightlatch.runtime.supervisor.run.claim import Claimed
 from nightlatch.runtime.supervisor.run.rows import read_row
@@ -474,6 +474,30 @@ def test_a_ledger_that_slept_through_two_set_backs_strikes_out_by_both(world: Wo
     RowReader(world.ledger, apart=True, say=print).update_ledger([row], {"job": hourly})
     (cut,) = world.ledger.slots.of("job")
     assert (cut.last, cut.count) == (first, 3)
+
+
+def test_a_record_that_a_frozen_supervisor_writes_after_a_set_back_is_struck_out_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has read the row before the set-back, and writes down what the row held before its move is refused."""
+    world.serve(job("job", "every 1h"))
+    world.clocks.offset += 400 * 24 * HOUR
+    (early,) = world.after(1)
+    world.clocks.offset -= 400 * 24 * HOUR
+    real = Slots.put
+
+    def put(self: Slots, *records: Any, **options: Any) -> None:
+        monkeypatch.setattr(Slots, "put", real)
+        for _ in range(30):
+            world.after(200)
+        assert world.row("job").era == 1
+        real(self, *records, **options)
+
+    monkeypatch.setattr(Slots, "put", put)
+    world.end(early)
+    assert list(world.ledger.slots.of("job", world.clocks.wall() + 1))
+    world.after(HOUR)
+    assert not list(world.ledger.slots.of("job", world.clocks.wall() + 1))
 
 
 def test_a_slot_that_was_given_up_before_a_set_back_keeps_its_outcome(world: World) -> None:

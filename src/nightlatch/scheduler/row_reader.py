@@ -24,7 +24,7 @@ class RowReader:
         self.unreadable: set[str] = set()  # jobs whose rows only a newer program can read
         self._copied: dict[str, str] = {}  # job → the move whose records this ledger has
         self._staged: dict[str, object] = {}  # job → the change of its stage that this ledger has
-        self._struck: set[tuple[str, int]] = set()
+        self._struck: dict[str, tuple[int, str]] = {}  # job → era and move by which records were struck out here last
 
     def read(self, cursors: Iterable[Cursor], wanted: Container[str]) -> list[Row]:
         """The rows of these jobs, as far as this program can read them."""
@@ -34,15 +34,19 @@ class RowReader:
         """This is the row now: it need not be parsed when it is read."""
         self._known[row.job] = row
 
-    def update_ledger(self, found: Iterable[Row], jobs: Mapping[str, Scheduled]) -> None:
+    def update_ledger(self, found: Iterable[Row], jobs: Mapping[str, Scheduled], *, again: bool = False) -> None:
+        """`again`: strike out once more, by rows that have moved: a process that was frozen since before a set-back may
+        have written down what it had read."""
         if self._apart:
             self._copy_records(found)
         for row in found:
             if row.change and self._staged.get(row.job) != row.change["id"]:
                 journal_stage(self._ledger, row)
                 self._staged[row.job] = row.change["id"]
-            if row.struck and (row.job, row.era) not in self._struck:
-                self._strike(row, jobs[row.job])
+            if row.struck:
+                era, move = self._struck.get(row.job, (0, ""))
+                if row.era != era or (again and row.id != move):
+                    self._strike(row, jobs[row.job])
 
     def _row(self, cursor: Cursor) -> Row | None:
         """None: a newer program has moved it, and a move of ours would drop what it added."""
@@ -68,4 +72,4 @@ class RowReader:
         """Strike out this ledger's records of the times that do not count, before anything else is read."""
         for time, era in row.struck:
             self._ledger.slots.strike(row.job, time, era, job.cut)
-        self._struck.add((row.job, row.era))
+        self._struck[row.job] = row.era, row.id

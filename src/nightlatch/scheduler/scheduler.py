@@ -166,7 +166,7 @@ class Scheduler:
     def _rows(self, cursors: Iterable[Cursor], now: float) -> list[Row]:
         found = self._reader.read(cursors, self.jobs)
         self._leases.look([row.job for row in found if self._needs_lease(row, now)])
-        self._reader.update_ledger(found, self.jobs)
+        self._reader.update_ledger(found, self.jobs, again=bool(self._unsynced))
         return found
 
     def _needs_lease(self, row: Row, now: float) -> bool:
