@@ -231,7 +231,7 @@ def test_claude_code_94415_one_miss_and_it_goes_on(world: World) -> None:
 
 
 def test_hermes_agent_107485_claimed_and_never_started_three_times(world: World) -> None:
-    """What is not begun is started again by whoever finds it, and counted."""
+    """What is not begun is started again by the machine that finds it, and counted."""
     world.serve(job("job", "0 2 * * *"))
     (started,) = world.after(6 * HOUR + 1)
     claims = [started[1]]

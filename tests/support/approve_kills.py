@@ -87,7 +87,7 @@ class Course:
 
     def round(self) -> None:
         self._kill_after_the_command()
-        run = self._await(self._held, "a plan waits, whoever was killed")
+        run = self._await(self._held, "a plan waits, whatever was killed")
         assert self.target.landed(run.key) == 0, f"landed before the word: {self._told(run)}"
         words = ["approve", run.id, "--yes"]
         for _ in range(1 + self.chance.choice((0, 0, 1))):
@@ -171,7 +171,7 @@ class Course:
     def _await(self, condition: Callable[[], RunRow | None], what: str) -> RunRow:
         deadline = time.monotonic() + PATIENCE
         while not (found := condition()):
-            assert time.monotonic() < deadline, f"waited in vain: {what}: {self.job.runs[:2]} {self.job.row}"
+            assert time.monotonic() < deadline, f"it did not come: {what}: {self.job.runs[:2]} {self.job.row}"
             time.sleep(0.05)
         return found
 
