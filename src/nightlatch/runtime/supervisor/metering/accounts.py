@@ -1,7 +1,7 @@
 """The accounts of one attempt: a call is held before it is forwarded, and settled after.
 
 Used (reported), held (in flight) and doubt (nobody saw the whole reply) together never pass a cap. The supervisor
-keeps them, not the gateway: one that is killed loses nothing, and what it had in flight is in doubt by its time.
+keeps them, not the gateway: one that is killed loses nothing, and what it had in flight is in doubt.
 
 Where only the run's own caps count, nothing else uses them up, and the gateway gets to know how much room they leave: a
 call that fits into it need not wait for an answer (`room`).
@@ -153,7 +153,7 @@ class Accounts:
             self._seen, self.refused, self.refusals, self.defied = self._caps.of_job, "", 0, 0
             self._room_is_stale = True
         while self._waiting:
-            if not self._lease.is_sure:  # as the command would be, calls are frozen until a renewal is confirmed
+            if not self._lease.is_sure:  # calls are frozen, as the command is, until a renewal is confirmed
                 self._look_at = clock.now() + _AGAIN / 5
                 return
             message = self._waiting[0]
