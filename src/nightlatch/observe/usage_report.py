@@ -24,7 +24,7 @@ BY = ("job", "day", "model", "step", "agent", "kind", "tag", "host")
 REPORTED = ("step", "agent", "kind")  # of single reports, which are kept as long as their runs
 WITH_REPORTED = (*REPORTED, "job", "model", "tag")
 _DAYS = 14  # of a sparkline and a pace
-_RUNS = 60  # from which the median of a run is computed
+_RUNS = 20  # from which the median of a run is computed
 _COLUMNS = ("runs", FAILED, "elapsed", "items", *UNITS)
 
 
