@@ -48,7 +48,8 @@ def upcoming(reader: StoreReader, jobs: Sequence[Row], now: float) -> Upcoming:
     due = [row for row in jobs if row.next_due < min(now + _DAY, NEVER) and not row.paused and not is_overdue(row, now)]
     due.sort(key=lambda row: (row.next_due, row.job))
     costs = reader.kept("cost of runs", _KEPT, lambda: _costs(reader, now)) if len(due) > _SHOWN else {}
-    found, slots, expected = [], 0, 0.0
+    found: list[Coming] = []
+    slots, expected = 0, 0.0
     for row in due:
         times = times_of(row.schedule)
         more = max(times.count(max(row.next_due - 1, now - _DAY), now + _DAY) - 1, 0) if times else 0
