@@ -179,6 +179,17 @@ def test_a_read_only_folder_is_69(tmp_path):
 
 
 @mounting
+def test_doctor_names_a_store_that_has_become_read_only(tmp_path):
+    script = f"mount -t tmpfs tmpfs {tmp_path}; {TOOL} lock x -- true; mount -o remount,ro {tmp_path}; {TOOL} doctor"
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script],
+        env=environment(f"sqlite:///{tmp_path}/nightlatch.db"), text=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    (failed,) = [line for line in done.stdout.splitlines() if line.startswith("fail")]
+    assert done.returncode == 69 and "folder" in failed and "cannot be written" in failed, done.stdout + done.stderr
+
+
+@mounting
 def test_a_full_disk_is_69_and_nothing_is_lost(tmp_path):
     """A file system of a few blocks, in a mount namespace of its own."""
     place = tmp_path / "small"

@@ -62,7 +62,7 @@ def test_where_a_secret_was_taken_out_the_line_to_complete_is_printed_and_nothin
     nightlatch(sqlite_url, *words, cwd=tmp_path, env={"API_TOKEN": "hunter2hunter2"})
     done = nightlatch(sqlite_url, "retry", one(sqlite_url, "job")["run"])
     line = done.stdout.splitlines()[-1]
-    assert done.returncode == 0 and "secrets were taken out" in done.stdout and "hunter2" not in done.stdout
+    assert done.returncode == 0 and "secrets were removed" in done.stdout and "hunter2" not in done.stdout
     assert shlex.split(line)[:2] == ["cd", str(tmp_path)]
     assert shlex.split(line)[3:] == ["nightlatch", *words[:-1], "[API_TOKEN]"]
     assert one(sqlite_url, "job")["attempt"] == 1

@@ -164,7 +164,7 @@ def test_no_file_says_what_to_type(place: Place) -> None:
 
 
 def test_an_upgrade_is_taken_up_before_the_next_start(place: Place, tmp_path: Path) -> None:
-    """The forking process looks at the package's files before each fork, and is executed anew when one has changed."""
+    """The forking process looks at the package's files, and is executed anew when one has changed."""
     shutil.copytree(SOURCE, tmp_path / "package", ignore=shutil.ignore_patterns("__pycache__"))
     place.write(f'[jobs.job]\nschedule = "every 1s"\n{SEEN}')
     place.serve(PYTHONPATH=str(tmp_path / "package"))
@@ -177,6 +177,18 @@ def test_an_upgrade_is_taken_up_before_the_next_start(place: Place, tmp_path: Pa
     before = len(place.seen())
     until(lambda: marker.exists() and len(place.seen()) > before + 1)
     assert "exit code 125" not in place.said
+
+
+def test_a_forked_supervisor_loads_nothing_of_the_package_and_does_not_parse_the_file(place: Place) -> None:
+    """What is loaded later may be another version's by then; and it is most of the time that a short run takes."""
+    place.write(f'[jobs.job]\nschedule = "every 1s"\n{SEEN}')
+    place.serve(PYTHONPROFILEIMPORTTIME="1")
+    log = place.folder / "state.db.d" / "supervisors.log"
+    until(lambda: log.exists() and log.read_text().count("status=succeeded") >= 2)
+    loaded = [
+        line.rpartition("|")[2].strip() for line in log.read_text().splitlines() if line.startswith("import time")
+    ]
+    assert [name for name in loaded if name.startswith(("nightlatch", "tomllib"))] == []
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="a pid namespace takes root")

@@ -15,9 +15,11 @@ import pytest
 
 from nightlatch.core import definition, slots
 from nightlatch.core.row import Row, SlotRecord
+from nightlatch.core.value import replace
 from nightlatch.runtime.supervisor.run import claim as claims
 from nightlatch.runtime.supervisor.run.claim import Claimed
-from nightlatch.scheduler import scheduler
+from nightlatch.scheduler import row_plan
+from nightlatch.scheduler.row_reader import RowReader
 from nightlatch.scheduler.scheduler import Scheduler
 from tests.support.scheduling.sim_store import SimSlots
 from tests.support.scheduling.simulation import KINDS, POSTGRES, SQLITE, Simulation, Violation
@@ -94,15 +96,15 @@ def no_slot_past_the_stores_clock_is_passed(world: Simulation) -> Any:
 
 @measure(SQLITE)
 def what_is_struck_out_leaves_the_ledger(world: Simulation) -> Any:
-    return mock.patch.object(Scheduler, "_strike")
+    return mock.patch.object(RowReader, "_strike")
 
 
 @measure(SQLITE)
 def a_claim_of_this_host_that_was_lost_needs_no_more_room(world: Simulation) -> Any:
     real = Scheduler._decide
 
-    def decide(self: Scheduler, plan: Any, now: float, room: bool) -> None:
-        real(self, plan, now, room and not self._takes_room(plan.row))
+    def decide(self: Scheduler, plan: Any, seen: slots.Observation) -> None:
+        real(self, plan, replace(seen, room=seen.room and not self._takes_room(plan.row)))
 
     return mock.patch.object(Scheduler, "_decide", decide)
 
@@ -140,7 +142,7 @@ def a_machine_that_served_what_is_in_force_may_go_back(world: Simulation) -> Any
 
 @measure(POSTGRES)
 def what_of_the_old_schedule_was_due_is_recorded_at_an_edit(world: Simulation) -> Any:
-    return mock.patch.object(scheduler, "due_before", return_value=None)
+    return mock.patch.object(row_plan, "due_before", return_value=None)
 
 
 @measure(POSTGRES)

@@ -207,7 +207,7 @@ def test_a_receiver_that_drips_is_left_and_no_second_try_is_begun_beside_it(book
     monkeypatch.setitem(TRANSPORTS, "test", Dripping(module="test", keys=(), example=""))
     monkeypatch.setattr(send, "LONGEST", 0.05)
     alert = collect.alerts(ONE, "id", "failed", "job", 1000.0)
-    for why in ("no answer within", "the try before"):
+    for why in ("no answer within", "the previous try"):
         with pytest.raises(SendFailed, match=why):
             send.send(reader, ONE, "hook", "id", alert)
     go.set()

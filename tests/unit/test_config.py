@@ -18,6 +18,7 @@ from nightlatch.core.job import Job
 from nightlatch.core.options import FILE, RUN
 from nightlatch.core.target import Command, Each, Function
 from nightlatch.errors import BadConfig
+from nightlatch.runtime.supervisor.run.spending import of_all_jobs
 
 
 @pytest.fixture(autouse=True)
@@ -394,3 +395,15 @@ def refusal(text: str) -> str:
     except BadConfig as error:
         return str(error)
     return ""
+
+
+@pytest.mark.parametrize(
+    "caps", ["budget = { 'usd/day' = 2 }", '"bud\\u0067et" = { "usd/day" = 2 }', "[budget]\n'usd/day' = 2"]
+)
+def test_caps_of_all_jobs_are_found_however_they_are_written(tmp_path: Path, caps: str) -> None:
+    """A file that does not have the word is not parsed by every run."""
+    file = tmp_path / "nightlatch.toml"
+    file.write_text(caps)
+    assert [cap.amount for cap in of_all_jobs(str(file))] == [2.0]
+    file.write_text("[jobs.a]\ncommand = 'true'\n")
+    assert of_all_jobs(str(file)) == ()

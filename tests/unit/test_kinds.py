@@ -63,6 +63,7 @@ def test_a_sentence_draws_on_fields_that_its_kind_has(kind):
         (kinds.STARTED, {"attempt": "2", "host": "air", "token": "1794"}, "attempt 2 started on air (token 1794)"),
         (kinds.ENDED, {"attempt": "1", "status": "failed", "exit_code": "3"}, "attempt 1 ended: failed, exit code 3"),
         (kinds.PUBLISHED, {"target": "file:///a", "attempt": "1"}, "published to file:///a"),
+        (kinds.PUBLISHED, {"target": "git+origin#main", "landed": "abc"}, "published to git+origin#main as abc"),
         (
             kinds.REFUSED,
             {"what": "result", "attempt": "1", "token": "3", "stands": "9", "reason": "long"},

@@ -383,3 +383,11 @@ def test_progress_and_usage_that_alternate_are_one_line_each(book, reader):
         writer.usage({"model": "large", "item": str(number)}, usd=0.25, tokens=1000)
     sentences = [event.sentence for event in details(reader, writer.finish("succeeded")).timeline]
     assert sentences[2:4] == ["progress: 5 of 5", "used $1.25, 5,000 tokens, model large"] and len(sentences) == 5
+
+
+def test_a_target_on_this_machine_is_shown_as_its_path_and_a_commit_in_short(book, reader):
+    writer = begun(book)
+    writer.event(kinds.PUBLISHED, attempt=1, target=f"file://{identity.machine()}/srv/page", landed="c" * 40)
+    writer.event(kinds.PUBLISHED, attempt=1, target="file://another/srv/page")
+    sentences = [event.sentence for event in details(reader, writer.finish("succeeded")).timeline]
+    assert sentences[2:4] == [f"published to file:///srv/page as {'c' * 12}", "published to file://another/srv/page"]

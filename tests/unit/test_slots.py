@@ -157,7 +157,7 @@ def test_a_claim_whose_lease_is_held_is_not_taken_over() -> None:
     assert word(decide(row(claim=UNBEGUN), None, Policy(), Observation(now=NOW, unchanged=99.0, holder="x"))) == "wait"
 
 
-def test_hermes_agent_107485_begun_and_gone_is_taken_over_at_once() -> None:
+def test_a_claim_that_was_begun_and_whose_holder_is_gone_is_taken_over_at_once() -> None:
     taken = decide(row(claim=OPEN), None, Policy(), Observation(now=NOW)).claim
     assert taken and (taken.grant, taken.starts, taken.attempted) == ("", 2, True)
 

@@ -3,19 +3,38 @@ journal comes to."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from nightlatch.core import definition, stage, statuses
-from nightlatch.core.row import Row
+from nightlatch.cli import demote, promote
+from nightlatch.config.load import load
+from nightlatch.core import statuses
+from nightlatch.core.job import Job
+from nightlatch.core.row import Claim, Row
+from nightlatch.core.schedule import name_of
 from nightlatch.core.stage import MANUAL, PROMOTE_AFTER, STAGES, SUPERVISED, UNATTENDED, End, counted
 from nightlatch.core.value import replace
+from nightlatch.errors import NotAllowed
+from nightlatch.ledger import kinds, open_for
+from nightlatch.runtime.shared.job import definition
+from nightlatch.runtime.supervisor.run import counting
+from nightlatch.runtime.supervisor.run.claim import Claimed
+from nightlatch.runtime.supervisor.run.rows import move_row, read_row
+from nightlatch.store import url
+from tests.support.ledgers import begun
 
 ENDS = st.sampled_from([statuses.SUCCEEDED, statuses.FAILED, statuses.STALLED, statuses.OVER_BUDGET, statuses.IN_DOUBT,
                         statuses.CANCELLED])  # fmt: skip
+MEMORY = "/dev/shm"  # this is not about disks
 
 
 def row(**facts: Any) -> Row:
@@ -23,89 +42,148 @@ def row(**facts: Any) -> Row:
 
 
 class Machine(RuleBasedStateMachine):
-    """What happens to a job, with a journal of it that is kept beside the row."""
+    """A job of a file, with its real row and ledger: its runs end, people edit, promote and demote it."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.row = row(stage=MANUAL)
-        self.journal: list[tuple[str, Any]] = []
+        self.folder = Path(tempfile.mkdtemp(dir=MEMORY if os.path.isdir(MEMORY) else None))
+        self.file = self.folder / "nightlatch.toml"
+        self.url = f"sqlite:///{self.folder}/state.db"
+        self.environment = mock.patch.dict(os.environ, NIGHTLATCH_CONFIG=str(self.file), NIGHTLATCH_STORE=self.url)
+        self.environment.start()
+        self.store, self.ledger = url.connect(self.url), open_for(self.url)
         self.number = 0
-        self.last: End | None = None
+        self.job = self._written()
+        self.first = counting.known_row(self.store, self.ledger, self.job).definition
+        self.ends: dict[str, End] = {}  # by run
+
+    def teardown(self) -> None:
+        self.store.close()
+        self.ledger.close()
+        self.environment.stop()
+        shutil.rmtree(self.folder)
+
+    def _written(self) -> Job:
+        keys = [
+            'schedule = "every 1h"',
+            'timeout = "1m"',
+            f'stage = "{MANUAL}"',
+            f'command = ["echo", "{self.number}"]',
+        ]
+        self.file.write_text("\n".join(['timezone = "UTC"', "[jobs.job]", *keys]))
+        return load(str(self.file)).jobs["job"]
+
+    @property
+    def row(self) -> Row:
+        found = read_row(self.store, "job")
+        assert found
+        return found
+
+    # ── what happens to it ──
 
     @rule(status=ENDS, by_slot=st.booleans(), clean=st.booleans(), own_cap=st.booleans(), edited=st.booleans())
     def a_run_ends(self, status: str, by_slot: bool, clean: bool, own_cap: bool, edited: bool) -> None:
         self.number += 1
+        slot, before = 3600.0 * self.number, self.row
+        job = replace(self.job, defined_as="another") if edited else self.job
         end = End(
-            id=f"e{self.number}", status=status, slot=str(self.number) if by_slot else "", stage=self.row.stage,
-            definition="other" if edited else self.row.definition, clean=clean and status == statuses.SUCCEEDED,
+            id=f"e{self.number}", status=status, slot=name_of(slot) if by_slot else "", stage=before.stage,
+            definition=definition(job), clean=clean and status == statuses.SUCCEEDED,
             own_cap=own_cap and status == statuses.OVER_BUDGET,
         )  # fmt: skip
+        writer = begun(self.ledger, key=end.id)
+        self.ends[writer.run.id] = end
+        doubt = status == statuses.IN_DOUBT
+        packed = "" if by_slot else counting.pack(end)
+        writer.finish(statuses.LOST if doubt else status, doubt=doubt, uncounted=packed)
+        if by_slot:
+            self._end_claim(job, slot, end, writer.run.id)
+        else:
+            counting.count_rest(self.store, self.ledger, "job", self.job.stage)
+        assert STAGES.index(before.stage) - STAGES.index(self.row.stage) in (0, 1), "by itself, it falls by one stage"
+
+    def _end_claim(self, job: Job, slot: float, end: End, run: str) -> None:
         before = self.row
-        self.row = counted(self.row, end, float(self.number))
-        self.journal.append(("end", end))
-        if self.row.stage != before.stage:
-            assert stage.was_demoted(self.row) and STAGES.index(self.row.stage) == STAGES.index(before.stage) - 1
-        self.last = end
+        assert move_row(self.store, self.ledger, before, replace(before, claim=Claim(id=end.id, slot=slot)))
+        claimed = Claimed(job, end.id)
+        claimed.stage, claimed.clean, claimed.own_cap = end.stage, end.clean, end.own_cap
+        claimed.end(self.store, self.ledger, end.status, ran=True, run=run)
 
     @rule()
-    @precondition(lambda self: self.last is not None)
+    @precondition(lambda self: self.ends)
     def an_end_is_counted_again(self) -> None:
-        assert self.last
-        assert counted(self.row, self.last, 1.0) == self.row
+        before, entries = self.row, len(list(self.ledger.job_entries("job")))
+        run, end = list(self.ends.items())[-1]
+        counting.count(self.store, self.ledger, "job", end, self.job.stage, run)
+        assert self.row == before and len(list(self.ledger.job_entries("job"))) == entries
 
     @rule()
-    def it_is_edited(self) -> None:
+    def a_person_edits_and_looks(self) -> None:
         self.number += 1
-        self.row = definition.renewed(self.row, f"d{self.number}")
-        self.journal.append(("edit", self.row.definition))
+        self.job = self._written()
+        counting.known_row(self.store, self.ledger, self.job)
+
+    @rule()
+    def a_person_decides_what_is_in_doubt(self) -> None:
+        for run in self.ledger.runs(job="job", status=statuses.IN_DOUBT):
+            self.ledger.resolve(run.id, statuses.FAILED, "me")
 
     @rule(force=st.booleans())
     @precondition(lambda self: self.row.stage != UNATTENDED)
     def a_person_promotes_it(self, force: bool) -> None:
-        self.number += 1
-        was = self.row.stage
-        if self.row.clean < stage.needed(was, ()) and not force:
-            return
-        forced = self.row.clean < stage.needed(was, ())
-        self._change(stage.up(was), was, forced)
+        try:
+            promote.main(["job", *(["--force"] if force else [])])
+        except NotAllowed:
+            assert not force
 
     @rule()
     @precondition(lambda self: self.row.stage != MANUAL)
     def a_person_demotes_it(self) -> None:
-        self.number += 1
-        self._change(stage.down(self.row.stage), self.row.stage, False)
+        demote.main(["job"])
 
-    def _change(self, to: str, was: str, forced: bool) -> None:
-        self.row = stage.changed(self.row, to, was, by="me", why="", at=1.0, id=f"c{self.number}", forced=forced)
-        self.journal.append(("stage", (to, forced)))
+    # ── what must hold ──
 
     @invariant()
     def the_row_is_what_the_journal_comes_to(self) -> None:
         """By rules that are written out here once more, without the code of the machine."""
-        at, clean, strikes, current = MANUAL, 0, 0, "d"
-        ends: dict[str, int] = {}
-        for kind, fact in self.journal:
-            if kind == "edit":
-                current, clean = fact, 0
-            elif kind == "stage":
-                to, forced = fact
-                if STAGES.index(to) > STAGES.index(at):
-                    assert forced or clean >= PROMOTE_AFTER[STAGES.index(at)], "promoted without evidence"
-                at, clean, strikes = to, 0, 0
-            else:
-                ends[fact.status] = ends.get(fact.status, 0) + 1
-                bad = fact.status == "stalled" or fact.own_cap
-                strikes = strikes + 1 if bad else 0 if fact.status == "succeeded" else strikes
-                if fact.clean and fact.definition == current and fact.stage == at and (at == MANUAL or fact.slot):
+        at, clean, strikes, current = MANUAL, 0, 0, self.first[:12]
+        ends: Counter[str] = Counter()
+        for entry in self.ledger.job_entries("job"):
+            facts = entry.facts
+            if entry.kind == kinds.DEFINED:
+                current, clean = facts["definition"], 0
+            elif entry.kind == kinds.STAGED:
+                if STAGES.index(facts["stage"]) > STAGES.index(at):
+                    assert facts.get("forced") or clean >= PROMOTE_AFTER[STAGES.index(at)], "promoted without evidence"
+                if facts["by"] == "nightlatch":
+                    assert facts["stage"] == at, "demoted without a reason"
+                at, clean, strikes = facts["stage"], 0, 0
+            elif entry.kind == kinds.COUNTED:
+                assert (int(facts["clean"]), int(facts["strikes"])) == (clean, strikes)
+            elif entry.kind == kinds.ENDED:
+                end = self.ends[facts["run"]]
+                status = self._ended(facts["run"])
+                ends[status] += 1
+                bad = status == "stalled" or end.own_cap
+                strikes = strikes + 1 if bad else 0 if status == "succeeded" else strikes
+                if end.clean and end.definition[:12] == current and end.stage == at and (at == MANUAL or end.slot):
                     clean += 1
-                if at != MANUAL and (fact.status == "in-doubt" or (bad and strikes >= 2)):
+                if at != MANUAL and (status == "in-doubt" or (bad and strikes >= 2)):
                     at, clean, strikes = STAGES[STAGES.index(at) - 1], 0, 0
-        assert (self.row.stage, self.row.clean, self.row.strikes) == (at, clean, strikes)
-        assert (self.row.counters or {}) == ends
+        found = self.row
+        assert (found.stage, found.clean, found.strikes) == (at, clean, strikes)
+        assert (found.counters or {}) == ends
+
+    def _ended(self, run: str) -> str:
+        """How it ended, by its own chain."""
+        (facts,) = [entry.facts for entry in self.ledger.entries(run) if entry.kind == kinds.ENDED]
+        return statuses.IN_DOUBT if facts.get("doubt") else facts["status"]
 
 
 TestMachine = Machine.TestCase
-TestMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestMachine.settings = settings(
+    max_examples=int(os.environ.get("NIGHTLATCH_ROUNDS", "15")), stateful_step_count=25, deadline=None
+)
 
 
 def test_a_shared_cap_and_plain_failures_demote_nobody() -> None:

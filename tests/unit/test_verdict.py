@@ -133,7 +133,7 @@ def test_what_a_command_reported_is_one_printable_line_of_a_bounded_length():
 def test_jobs_and_usage_in_a_sentence():
     dearer = Dearer(job="articles", factor=2.9, since="Friday")
     assert verdict.job("articles", runs=60, well=58, dearer=dearer).sentence == (
-        "articles: 58 of 60 runs went well; it costs 2.9 × the usual since Friday."
+        "articles: 58 of 60 runs succeeded; it costs 2.9 × the usual since Friday."
     )
     assert verdict.job("new", runs=0, well=0).sentence == "new: no run has ended yet."
     assert verdict.usage(139.42, "30 days", dearer=dearer).sentence == (

@@ -123,7 +123,7 @@ def cancel(args: Namespace) -> int:
         open_for(reader.url).agents.put(
             replace(row, status=seen.status, ended=clock.wall(), changed=clock.wall()), current_user()
         )
-    print(f"agent {printable(handle)} is {seen.status}, its vendor says")
+    print(f"agent {printable(handle)}: its vendor reports that it is {seen.status}")
     return 0
 
 

@@ -34,7 +34,7 @@ class Namespace:
         raise AttributeError(f"there is no argument {name!r}")
 
     def present(self, names: Iterable[str]) -> dict[str, object]:
-        """Those of these options that are on the command line."""
+        """Of these options, those that were typed."""
         found = {name: self.__dict__[name] for name in names}
         return {name: value for name, value in found.items() if not (value is None or value is False or value == [])}
 

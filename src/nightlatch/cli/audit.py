@@ -61,7 +61,7 @@ def _verify(verdict: AuditResult, as_json: bool) -> int:
         breaks = [{"chain": found.chain, "entry": found.seq, "what": found.what} for found in verdict.breaks]
         shown: dict[str, object] = {
             "version": 1,
-            "whole": not breaks,
+            "intact": not breaks,
             "entries": verdict.entries,
             "chains": verdict.chains,
         }

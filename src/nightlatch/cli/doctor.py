@@ -173,7 +173,10 @@ def _proofs() -> Finding:
 
 
 def _folder(folder: str) -> Iterator[Finding]:
-    yield "ok", "folder", f"{folder}: runs.log, and the output of runs", ""
+    if os.path.exists(folder) and not os.access(folder, os.W_OK | os.X_OK):
+        yield "fail", "folder", f"{folder} cannot be written", "make it writable, or name another store with --store"
+    else:
+        yield "ok", "folder", f"{folder}: runs.log, and the output of runs", ""
     live = os.path.join(folder, "live")
     names = [name for name in os.listdir(live) if not name.endswith(lifetime.TREE)] if os.path.isdir(live) else []
     over = sum(lifetime.is_over(os.path.join(live, name)) for name in names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ..config import place
 from ..core import advice, duration
 from ..observe import reader
 from ..observe.reader import NoStore, StoreReader
@@ -33,7 +34,8 @@ def _explained(error: NoStore, store: str | None, listing: bool) -> NoStore:
     """With advice. A command that only lists (`listing`) exits with 0 before the default store's first use."""
     named = "--store" if store else url.ENV if os.environ.get(url.ENV) else ""
     yet = f", which {named} names: is that what you meant?" if named else " yet."
-    first = f"The first run makes it: {advice.command('run', 'hello', '--', 'echo', 'hello')}"
+    words = ("serve",) if place.find() else ("run", "hello", "--", "echo", "hello")
+    first = f"The first run makes it: {advice.command(*words)}"
     error.args = (f"{error}{yet} {first}; all commands: nightlatch --help",)
     if listing and not named:
         error.exit_code = 0

@@ -66,7 +66,7 @@ def main(argv: list[str]) -> int:
         print(f"{title(run)} is due: {printable(str(run.holder))} begins attempt {run.attempt + 1} within seconds")
         print(f"if that process is gone: {advice.command('retry', run.id)}")
     else:
-        _say(reader, run, recorded, later=args.later)
+        _print_pending(reader, run, recorded, later=args.later)
     return 0
 
 
@@ -105,8 +105,8 @@ def _start(job: Job, folder: str, store: str, as_json: bool) -> int:
     return ended.exit_code
 
 
-def _say(reader: StoreReader, run: RunRow, recorded: RecordedStart | None, *, later: bool) -> None:
-    """It is pending, and what to type."""
+def _print_pending(reader: StoreReader, run: RunRow, recorded: RecordedStart | None, *, later: bool) -> None:
+    """Print that it is pending, and what to type."""
     if later:
         print(f"{title(run)} is pending: the next start of its key begins attempt {run.attempt + 1}. Start it now:")
         print(f"  {advice.command('retry', run.id)}")
@@ -128,7 +128,7 @@ def _why(run: RunRow, recorded: RecordedStart | None) -> str:
     if not recorded:
         return "how it was started is not recorded"
     if recorded.hidden:
-        return "secrets were taken out of what is recorded, [NAME] in this line; put them back"
+        return "secrets were removed from its record: replace each [NAME] in this line"
     if run.host != identity.host():
         return f"it was started on {printable(run.host)}, so start it there"
     if not os.path.isdir(recorded.folder):

@@ -84,7 +84,9 @@ def run_job(args: Namespace, make: Callable[[], Job]) -> int:
         key = job.key
         if args.dry_run:
             return (
-                _rehearse(job, args.store, verdict_file) if isinstance(job.target, Function) else _say(job, args.store)
+                _rehearse(job, args.store, verdict_file)
+                if isinstance(job.target, Function)
+                else _foresee(job, args.store)
             )
         from ..runtime.supervisor.start import start
 
@@ -105,7 +107,7 @@ def run_job(args: Namespace, make: Callable[[], Job]) -> int:
     if args.quiet:
         verdict_line.show_tail(ended, args.store)
     if job.file and not args.quiet:
-        _say_stage(job, args.store)
+        _print_stage(job, args.store)
     if (statuses.needs_person(ended.status) or ended.exit_code == InDoubt.exit_code) and ended.run:
         print(f"nightlatch: it needs your decision: {advice.command('show', ended.run)}", file=sys.stderr)
     return ended.exit_code
@@ -134,7 +136,7 @@ def name_timeout(args: Namespace, values: dict[str, object]) -> None:
         print(f"nightlatch: {args.name} may run for {bound}, the default without --timeout", file=sys.stderr)
 
 
-def _say_stage(job: Job, store: str | None) -> None:
+def _print_stage(job: Job, store: str | None) -> None:
     """For a job that is not unattended yet: how far it is, and the next command."""
     from ..observe.stages import sentence
     from ..runtime.supervisor.run.rows import read_row
@@ -158,7 +160,8 @@ def _rehearse(job: Job, store: str | None, verdict_file: str) -> int:
     return plan.exit_code
 
 
-def _say(job: Job, store: str | None) -> int:
+def _foresee(job: Job, store: str | None) -> int:
+    """Print whether a command would be run."""
     from ..observe.reader import NoStore
     from ..runtime.supervisor.run.preflight import Preflight
     from .reading import existing

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 RED, GREEN, YELLOW, MAGENTA, CYAN, BOLD, DIM = "31", "32", "33", "35", "36", "1", "2"
 
-_PIPED = 160  # columns when nobody knows how many there are
-_NARROWEST = 8  # a column that gets less is left away
-_READABLE = 24  # what a column is left as long as it can be
+_PIPED = 160  # columns, if the screen does not say how many it has
+_NARROWEST = 8  # a column that would get less is omitted
+_READABLE = 24  # no column is narrowed below this as long as that is possible
 _GAP = "  "
 
 

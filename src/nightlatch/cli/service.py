@@ -37,7 +37,7 @@ _EXAMPLES = """\
 _VERBS = ("install", "uninstall", "status")
 _KEPT = ("PATH", url.ENV, "SSH_AUTH_SOCK", "LANG", "TZ")  # of this shell's environment
 _PATIENCE = 30.0  # seconds in which it must begin to serve
-_SERVING = "serving "  # how the word of `nightlatch serve` begins
+_SERVING = "serving "  # in the first line that `nightlatch serve` prints
 _SHOWN = 10  # lines of its log
 
 

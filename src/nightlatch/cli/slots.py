@@ -130,7 +130,7 @@ def _show_one(reader: StoreReader, job: str, since: float, as_json: bool) -> int
             print_json(slots.facts(job, record))
         return 0
     for record in found:
-        print(f"  {screen.paint(_when(record), _COLOURS[record.outcome])}  {_sentence(record)}{_ran_late(record)}")
+        print(f"  {screen.paint(_when(record), _COLOURS[record.outcome])}  {_sentence(record)}{_ending(record)}")
     print(summary(found))
     if row and (found_job := stages.configured().get(row.job)):
         print(f"stage: {stages.sentence(found_job, row)}")
@@ -144,7 +144,7 @@ def _when(record: SlotRecord) -> str:
     return first if record.count == 1 else f"{first} to {last}"
 
 
-def _ran_late(record: SlotRecord) -> str:
+def _ending(record: SlotRecord) -> str:
     run = f"  {advice.command('show', record.run)}" if record.run else ""
     return f", ended {screen.local(min(record.at, clock.wall()))}{run}" if record.outcome == RAN else ""
 

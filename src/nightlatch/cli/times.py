@@ -17,5 +17,5 @@ def moment(text: str, what: str) -> float:
         return datetime.datetime.fromisoformat(text).timestamp()
     except ValueError:
         raise UsageError(
-            f"{what} {text!r} is not a time: write it as in 2026-11-18T02:00, or 2d for two days on"
+            f"{what} {text!r} is not a time: write it as in 2026-11-18T02:00, or 2d for in two days"
         ) from None

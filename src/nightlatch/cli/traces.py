@@ -79,7 +79,7 @@ def _tree(found: list[Span]) -> list[str]:
     lines: list[str] = []
 
     def put(span: Span, depth: int) -> None:
-        mark = {True: "", False: screen.paint(" failed", screen.RED), None: ""}[span.ok]
+        mark = screen.paint(" failed", screen.RED) if span.ok is False else ""
         took = screen.paint(f"{span.end - span.begin:.3f}s", screen.DIM)
         lines.append(f"{'  ' * depth}{printable(span.name)}  {took}{mark}  {screen.paint(span.id, screen.DIM)}")
         for child in sorted(by_parent.get((span.trace, span.id), []), key=lambda one: one.begin):

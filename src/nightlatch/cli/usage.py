@@ -10,7 +10,7 @@ from ..core.printable import printable
 from ..core.units import UNITS
 from ..errors import UsageError
 from ..observe import figures
-from ..observe.usage_report import BY, REPORTED, WITH_REPORTED, UsageReport, UsageRow, report
+from ..observe.usage_report import BY, NO_END, REPORTED, WITH_REPORTED, UsageReport, UsageRow, report
 from ..system import clock
 from . import screen, usage_changes
 from .arguments import Parser
@@ -66,7 +66,7 @@ def _report(reader: StoreReader, args: Namespace) -> int:
         raise UsageError(f"--by {unknown[0]!r}: use {', '.join(BY)}, each once, with commas between them")
     if any(word in REPORTED for word in by) and (apart := [word for word in by if word not in WITH_REPORTED]):
         raise UsageError(f"--by {apart[0]} cannot be combined with {', '.join(REPORTED)}: drop one")
-    since, until = _day(reader, args.since, "--since"), _day(reader, args.until, "--until") if args.until else "9"
+    since, until = _day(reader, args.since, "--since"), _day(reader, args.until, "--until") if args.until else NO_END
     found = report(reader, by, job=args.job, since=since, until=until)
     if args.json:
         for facts in found.facts():
@@ -97,23 +97,23 @@ def _csv(found: UsageReport) -> None:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)
     for row in facts:
-        writer.writerow([_harmless(row[name]) for name in names])
+        writer.writerow([_not_a_formula(row[name]) for name in names])
     print(out.getvalue(), end="")
 
 
-def _harmless(cell: object) -> object:
-    """A spreadsheet takes a text that begins like this for a formula."""
+def _not_a_formula(cell: object) -> object:
+    """Quoted if a spreadsheet would take it for a formula."""
     return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
 
 
 def _table(found: UsageReport) -> None:
     units, alone = found.units, len(found.by) == 1
-    by_job = alone and found.by == ("job",)
-    strip = any(row.daily for row in found.rows)
+    by_job = alone and found.by == ("job",) and bool(units)
+    strip = any(row.daily for row in found.rows) and bool(units)
     head = [
         *found.by,
         *units,
-        "share",
+        *(["share"] if units else []),
         *(["a run"] if by_job else []),
         "runs",
         "failed",
@@ -134,7 +134,8 @@ def _table(found: UsageReport) -> None:
 def _cells(row: UsageRow, found: UsageReport, by_job: bool, strip: bool) -> list[str]:
     cells = [printable(name) or "-" for name in row.by] or [""] * len(found.by)
     cells += [format(getattr(row.amounts, unit), UNITS[unit].table) for unit in found.units]
-    cells.append(figures.percent(row.share))
+    if found.units:
+        cells.append(figures.percent(row.share))
     if by_job:
         usual = row.usual_run
         cells.append(format(getattr(usual, found.unit), UNITS[found.unit].table) if usual else "")

@@ -27,6 +27,7 @@ _VARIABLE = re.compile(r"""\s*(["']?)([A-Za-z_]\w*)\1\s*=\s*(.*?)\s*$""")
 _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")  # of a shell, with its quotes
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9]+")
 _FIRST = ("schedule", "tz", "command")  # of a job's keys
+_UNBOUNDED = "cron sets no time limit: add a timeout"
 _MAILS = ("MAILTO", "MAILFROM")
 _UNNAMED = (
     "sh", "bash", "env", "nice", "ionice", "sudo", "python", "python3", "node", "ruby", "perl", "cd", "exec",
@@ -94,14 +95,14 @@ def _line(
     except UsageError as error:
         return CrontabLine(text=text, number=number, why_not=str(error))
     keys: dict[str, Any] = {"schedule": when, "timeout": "none"}
-    notes = ["cron knows no bound: give it a timeout"]
+    notes = [_UNBOUNDED]
     command, given = _percent(rest)
     name, command = _unwrapped(command, keys, notes)
     name = _unique(name or _named(command), names)
     if given:
         command = f"printf '%s\\n' {' '.join(map(shlex.quote, given))} | {{ {command}\n}}"
     if keys["timeout"] != "none":
-        notes.remove("cron knows no bound: give it a timeout")
+        notes.remove(_UNBOUNDED)
     _environment(env, keys, notes)
     if isinstance(command, str) and "/dev/null" in command:
         notes.append("its output is kept anyway (nightlatch logs): what it sends to /dev/null is lost")
@@ -114,14 +115,14 @@ def _line(
 
 
 def _percent(text: str) -> tuple[str, list[str]]:
-    """The command, and the lines of its standard input: behind the first %, where each % begins a line. \\% is a %."""
+    """The command, and the lines of its standard input: after the first %, where each % begins a line. \\% is a %."""
     parts = re.split(r"(?<!\\)%", text)
     command, *given = (part.replace("\\%", "%") for part in parts)
     return command.rstrip(), given
 
 
 def _unwrapped(command: str, keys: dict[str, Any], notes: list[str]) -> tuple[str, str]:
-    """A name if it has one, and the command without what keys say."""
+    """Its name, if `nightlatch run` gives it one, and the command without what became a key."""
     for _ in range(3):  # flock around timeout around nightlatch, in any order
         raw = list(_WORD.finditer(command))
         try:
@@ -130,7 +131,7 @@ def _unwrapped(command: str, keys: dict[str, Any], notes: list[str]) -> tuple[st
             return "", command
         program = os.path.basename(words[0]) if words else ""
         if program == "nightlatch" and words[1:2] == ["run"]:
-            return _of_ours(shlex.split(command)[2:], keys, notes) or ("", command)
+            return _from_run(shlex.split(command)[2:], keys, notes) or ("", command)
         taken = _WRAPPERS[program](words, keys) if program in _WRAPPERS else 0
         if not taken or taken >= len(words):
             return "", command
@@ -179,8 +180,8 @@ def _seconds(text: str) -> str:
     return f"{found[1]}{found[2] or 's'}" if found else ""
 
 
-def _of_ours(words: list[str], keys: dict[str, Any], notes: list[str]) -> tuple[str, str] | None:
-    """NAME [flags] -- CMD …, as keys."""
+def _from_run(words: list[str], keys: dict[str, Any], notes: list[str]) -> tuple[str, str] | None:
+    """The name and command of `nightlatch run NAME [flags] -- CMD …`; the flags become keys. None if they cannot."""
     if "--" not in words:
         return None
     at = words.index("--")

@@ -98,7 +98,7 @@ class Jobs:
         return self._for_this_host(job, own.get("on"), is_batch)
 
     def _merged(self, own: dict[str, Any]) -> dict[str, Any]:
-        """With the defaults; of `env` and `tags` those of both."""
+        """The job's keys over the defaults; `env` and `tags` are merged."""
         kept = {
             key: value for key, value in self._defaults.items() if not (key in TARGETS and own.keys() & TARGETS.keys())
         }
@@ -151,7 +151,7 @@ class Jobs:
                 section.mistake(f"{key} is for a batch: add {EXAMPLES['items']}", key)
 
     def _schedule(self, taken: dict[str, Any], section: Section) -> None:
-        """Check it, and name its zone, without which it does not say when."""
+        """Check the schedule, and add the time zone that it is in."""
         if not taken.get("schedule"):
             taken.pop("tz", None)  # of the defaults
             return
@@ -176,7 +176,7 @@ class Jobs:
             section.mistake(f"jitter {duration.show(jitter)} must be less than the {shown} between two slots", "jitter")
 
     def _for_this_host(self, job: Job, on: Section | None, batch: bool) -> Job:
-        """With what the file says of this machine, which does not change what the job is."""
+        """The job with the overrides for this machine, which are not part of its definition."""
         for host, section in (on.table(on.value) if on else {}).items():
             given = {key: at.value for key, at in section.table(PER_HOST).items()}
             taken = _taken({key: _OF_A_JOB[key] for key in PER_HOST if key in _OF_A_JOB}, given, section)
@@ -194,7 +194,7 @@ class Jobs:
 
 
 def _taken(table: Mapping[str, Option], given: dict[str, Any], section: Section) -> dict[str, Any]:
-    """What the rows make of the values that are given, without those that are mistakes."""
+    """The values, read by the rows of the table; mistakes are noted and left out."""
     found = {}
     for key in [key for key in table if key in given]:
         try:

@@ -27,7 +27,7 @@ RESERVED = ("keep",)
 
 @value(frozen=True, kw_only=True)
 class Config:
-    """A file that is right."""
+    """A valid file."""
 
     path: str
     settings: dict[str, Any]  # by their names; what the file does not say is not in it
@@ -54,7 +54,7 @@ class Config:
 
     @property
     def changed(self) -> bool:
-        """Whether one of its files is another one by now."""
+        """Has one of its files changed since it was read?"""
         return self.stamp != _stamp([str(one[0]) for one in self.stamp if isinstance(one, tuple)])
 
     def job(self, name: str) -> Job:

@@ -1,6 +1,6 @@
 """What nightlatch.toml says about money: `budget`, `[prices]` and `[gateway]`.
 
-Amounts are usd; a price is for a million tokens, of a search for a thousand, of a call for one.
+Amounts are in usd: for a million tokens, a thousand searches, one call.
 """
 
 from __future__ import annotations

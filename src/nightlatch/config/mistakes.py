@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 
 from ..core.printable import printable
@@ -30,6 +29,8 @@ class Mistakes:
         self._found.append((self._lines.get(path, 1), what))
 
     def unknown(self, path: Path, known: Iterable[str], kind: str = "key") -> None:
+        import difflib
+
         near = difflib.get_close_matches(path[-1], list(known), n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
         self.add(path, f"{'.'.join(path)} is not a {kind}: {hint}")

@@ -65,11 +65,22 @@ def of_a_run(file: str) -> str:
 def settings(file: str, *names: str) -> dict[str, Any]:
     """Some keys of the file that a run's job is in, else of the one that applies here."""
     path = of_a_run(file)
-    if not path:
+    if not path or not _mentions(path, names):
         return {}
     from .load import settings_of
 
     return settings_of(path, *names)
+
+
+def _mentions(path: str, names: tuple[str, ...]) -> bool:
+    """May the file have one of these keys? Every run asks, and to parse a file of many jobs takes longer than a short
+    run: one that has none of the words, in letters or escaped, has none of the keys."""
+    try:
+        with open(path, "rb") as file:
+            text = file.read()
+    except OSError:
+        return True  # the reader says what is wrong
+    return b"\\" in text or any(name.encode() in text for name in names)
 
 
 def store() -> str:

@@ -81,7 +81,7 @@ def _function(target: Function, home: str) -> str:
 
     module = target.where.rpartition(":")[0]
     if module.endswith(".py"):
-        module = "os"  # the file is there, the reader has looked
+        module = "os"  # the file exists: the reader has checked
     words = [target.interpreter, "-P", "-c", _LOOK, module, home]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)

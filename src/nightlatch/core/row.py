@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 RAN, COLLAPSED, SKIPPED = "ran", "collapsed", "skipped"  # every slot ends as one of them
 BEFORE = 64  # definitions that a row remembers besides the one in force
+STRUCK = 12  # set-backs that a row remembers
 NEVER = 32_503_680_000.0  # the due time of a job that is only run by hand
 
 
@@ -57,14 +58,14 @@ class SlotRecord:
     era: int = 0  # how often the row had been set back
 
     @property
-    def ran(self) -> bool:
+    def names_a_run(self) -> bool:
         """Such a record is never struck out, whatever the clock does: another machine's ledger may have the run."""
-        return self.outcome == RAN
+        return self.outcome == RAN or bool(self.run)
 
     def joined_with(self, other: SlotRecord) -> SlotRecord | None:
         """Both as one record, if they say the same; None if they do not. The record of a run is never joined."""
         alike = (self.outcome, self.reason, self.slot, self.era) == (other.outcome, other.reason, other.slot, other.era)
-        if not alike or self.ran:
+        if not alike or self.names_a_run:
             return None
         return replace(other, first=self.first, count=min(self.count + other.count, COUNTED + 1))
 
@@ -128,7 +129,7 @@ class Row:
     failed_at: float = 0.0
     last_success: str = ""  # slot
     era: int = 0
-    strike: tuple[float, int] | None = None  # records of earlier eras after this time do not count
+    struck: tuple[tuple[float, int], ...] = ()  # (time, era): records of earlier eras after that time do not count
     passed: tuple[float, ...] = ()  # slots after `slot` that are decided: they ran before the row was set back
     counted: tuple[str, ...] = ()  # claims and grants whose end has been counted
     by: str = ""  # the host that moved it last
@@ -148,6 +149,11 @@ class Row:
     def move_to(self, new: Row, new_id: str) -> Move:
         """The move that replaces this row by `new`."""
         return Move(job=new.job, seen=self.id, id=new_id, slot=new.slot, wake=new.wake, body=new.pack())
+
+    def set_back_to(self, time: float) -> tuple[tuple[float, int], ...]:
+        """What is struck out when the row is set back once more. A machine that was asleep for several set-backs has to
+        apply each: what was recorded before the first does not count after the first."""
+        return (*(one for one in self.struck if one[0] < time), (time, self.era + 1))[-STRUCK:]
 
     def with_records(self, *new: SlotRecord, keep: int = 0) -> tuple[SlotRecord, ...]:
         """The records that the row holds after a move that adds these. The first new one may extend the last; older
@@ -176,9 +182,11 @@ def read(cursor: Cursor) -> Row:
     """The row that a store shows."""
     facts = json.loads(cursor.body)
     claim, records, paused = facts.pop("claim", None), facts.pop("records", ()), facts.pop("paused", None)
-    for field in ("before", "passed", "counted", "strike"):
+    for field in ("before", "passed", "counted"):
         if field in facts:
             facts[field] = tuple(facts[field])
+    if "struck" in facts:
+        facts["struck"] = tuple((time, era) for time, era in facts["struck"])
     try:
         return Row(
             job=cursor.job, id=cursor.id, slot=cursor.slot, claim=Claim(**claim) if claim else None,

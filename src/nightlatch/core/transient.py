@@ -40,7 +40,7 @@ def transient(error: BaseException) -> bool:
     code = status(error)
     if code is not None:
         return code in STATUSES
-    return any(_passing(one) for one in _causes(error))
+    return any(_is_transient(one) for one in _causes(error))
 
 
 def never_sent(error: BaseException) -> bool:
@@ -75,7 +75,7 @@ def retry_after(error: BaseException, now: float) -> float:
         return 0.0
 
 
-def _passing(error: BaseException) -> bool:
+def _is_transient(error: BaseException) -> bool:
     if isinstance(error, OSError) and error.errno in _NETWORK:
         return True
     return isinstance(error, ConnectionError | TimeoutError) or _named(error, _NAMES)

@@ -23,7 +23,7 @@ from .wire import Broken, ServerRefused, Wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from .guarded import Inserts
@@ -292,6 +292,11 @@ class _PostgresTransaction:
     def __call__(self, sql: str, **values: object) -> list[Row]:
         with ExplainedPostgresErrors(self._database.url):
             return self._database._execute(self._wire, sql, values, self._deadline)
+
+    def many(self, sql: str, rows: Sequence[dict[str, object]]) -> None:
+        """The same statement with the values of each row."""
+        for row in rows:
+            self(sql, **row)
 
     def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
         if error is not None:

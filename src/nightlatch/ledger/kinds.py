@@ -204,7 +204,8 @@ PUBLISHING = EntryKind(
 )  # fmt: skip
 PUBLISHED = EntryKind(
     "published",
-    "published to {target}[adopted? , by attempt {attempt}][replaced? , and replaced by another write since]",
+    "published to {target}[ as {landed}][adopted? , by attempt {attempt}]"
+    "[replaced? , and replaced by another write since]",
     run="attempt by target landed adopted replaced",
 )  # fmt: skip
 NOT_PUBLISHED = EntryKind("not-published", "not published to {target}: {reason}", run="attempt by target reason")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .step_log import StepLog, StepWriter
     from .writer import Writer
 
-_MOMENT = 2.0  # seconds that a supervisor waits for a look
+_MOMENT = 2.0  # seconds that a supervisor waits for an answer of the database
 _SHORT = 4  # characters that a run may be named by
 _RUN = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id = :id"
 _BEGINNING = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id LIKE :beginning ORDER BY id LIMIT 2"
@@ -288,7 +288,7 @@ class Ledger:
     def end_waiting(self, run: RunRow, reason: str, by: str, *, person: bool) -> RunRow | None:
         """Cancel a run that waits for its next try, if it is still as it was seen; None, and nothing done, if not.
 
-        `person`: a person wants it, and knows; otherwise perhaps nobody knows that it is not done.
+        `person`: a person did it, who knows that the work is not done; a shutdown leaves that to be seen.
         """
         return decisions.end(self._tables, run, reason, by, person=person)
 
@@ -439,7 +439,7 @@ class Ledger:
         return audit.heads(self._tables)
 
     def verify(self, heads: Iterable[str] = (), keep: float | None = 90 * 86400.0) -> AuditResult:
-        """Is the journal whole, do the rows agree with it, and does it contain these heads, which were kept elsewhere?
+        """Is the journal intact, do the rows agree with it, and does it contain these heads, which were kept elsewhere?
 
         What was pruned though it was younger than `keep` seconds has to be behind one of the heads.
         """
@@ -452,7 +452,7 @@ class Ledger:
     ) -> Pruned:
         """Remove runs that ended over `keep` seconds ago, as far as `within` seconds allow.
 
-        Done keys stay: they are the store's. So do effects and a batch's steps, whatever waits for a person, and a run
+        Done keys stay: they are the store's. So do effects and a batch's items, whatever waits for a person, and a run
         that succeeded and whose job and key are not `done`.
         """
         from . import pruning

@@ -46,7 +46,8 @@ _RECORD = TypedTable(
 )
 _OF = f"SELECT {_RECORD.names} FROM {{prefix}}slot_record WHERE job = :job AND last >= :since ORDER BY first"
 _BEYOND = f"""
-SELECT {_RECORD.names} FROM {{prefix}}slot_record WHERE job = :job AND last > :time AND era < :era AND outcome <> 'ran'
+SELECT {_RECORD.names} FROM {{prefix}}slot_record
+WHERE job = :job AND last > :time AND era < :era AND outcome <> 'ran' AND run = ''
 """
 _REMOVE = "DELETE FROM {prefix}slot_record WHERE job = :job AND first = :first"
 _CUT = "UPDATE {prefix}slot_record SET last = :last, count = :count WHERE job = :job AND first = :first"
@@ -56,13 +57,14 @@ class Slots:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
 
-    def put(self, records: Iterable[tuple[str, SlotRecord]]) -> None:
-        """Insert what is not there yet, each with its job; all in one transaction."""
+    def put(self, records: Iterable[tuple[str, SlotRecord]], *, lazy: bool = False) -> None:
+        """Insert what is not there yet, each with its job; all in one transaction. `lazy`: it need not be on the disk
+        yet; the next commit of anything flushes it too."""
         rows = [JobSlotRecord(job=job, **record.__dict__) for job, record in records]
         if not rows:
             return
         sql = self._tables.sql(_RECORD.put)
-        with self._tables.database.transaction() as execute:
+        with self._tables.database.transaction(lazy=lazy) as execute:
             for row in sorted(rows, key=lambda row: (row.job, row.first)):  # one order for all writers: no deadlock
                 execute(sql, **_RECORD.by_column(row))
 
@@ -71,10 +73,10 @@ class Slots:
         rows = self._tables.read(_OF, job=job, since=round(since * 1000))
         return (_RECORD.read(row).record for row in rows)
 
-    def strike(self, job: str, time: float, era: int, newest: Callable[[SlotRecord], tuple[float, int]]) -> None:
-        """Strike out records of earlier eras after `time`, which a clock ahead of time made. What ran stays.
+    def strike(self, job: str, time: float, era: int, cut: Callable[[float, float], tuple[float, int]]) -> None:
+        """Strike out records of earlier eras after `time`, which a clock ahead of time made. What names a run stays.
 
-        `newest` says of a record where it ends and how many slots it has, if it is cut at that time.
+        `cut` says where a range that begins at a slot ends, and how many slots it has, if it is cut at a time.
         """
         values = {"job": job, "time": round(time * 1000), "era": era}
         struck = [_RECORD.read(row).record for row in self._tables.read(_BEYOND, **values)]
@@ -86,7 +88,7 @@ class Slots:
                 if record.first > time:
                     chain(_REMOVE, job=job, first=first)
                 else:
-                    last, count = newest(record)
+                    last, count = cut(record.first, time)
                     chain(_CUT, job=job, first=first, last=round(last * 1000), count=count)
             chain.append(kinds.STRUCK, time=time, era=era, slots=sum(record.count for record in struck))
 

@@ -1,9 +1,9 @@
 """What was used on a day and how attempts ended, by job, host, model, tag and status: reports and caps are a sum of a
 few rows, and a year's report outlives the runs.
 
-Rows are added to where an attempt ends, from the attempt's reports, in the commit that ends it. What running attempts
-have used is added from their reports. Days are the ledger's: it has one time zone, recorded when it was made, so that
-machines in two zones do not pass one cap twice.
+What an attempt has reported is added to these rows in the commit that ends it; until then reports are read from it.
+Days are the ledger's: it has one time zone, recorded when it was made, so that machines in two zones do not pass one
+cap twice.
 """
 
 from __future__ import annotations
@@ -143,7 +143,8 @@ def used(tables: Tables, job: str, unit: str, period: str, besides: RunRow | Non
 
 
 def own(tables: Tables, run: RunRow, unit: str, period: str) -> float | None:
-    """What the newest attempt of a run has used in the current period; None if it began within it: then all of it."""
+    """What the newest attempt of a run has used in the current period; None if it began within the
+    period, so that all of it counts."""
     _, since = tables.days.beginning(period)
     if run.started is not None and run.started * 1000 >= since:
         return None

@@ -67,7 +67,8 @@ def writes(reader: StoreReader, run: RunRow) -> list[PlannedWrite]:
 
 
 def changes(write: PlannedWrite, *, whole: bool = False) -> str:
-    """What a commit changes, from git: a summary, or the whole diff. An agent wrote it: a front end makes it safe."""
+    """What a commit changes, from git: a summary, or the whole diff. An agent wrote it: what shows it must
+    make it printable."""
     if not write.commit or not os.path.isdir(write.workspace):
         return ""
     work = Worktree(write.workspace, guard=guard_of(write.workspace))

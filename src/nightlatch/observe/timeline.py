@@ -9,6 +9,7 @@ from ..core.units import UNITS
 from ..core.value import replace, value
 from ..ledger import kinds
 from ..store.held import time_of
+from ..system import identity
 from . import figures
 
 TYPE_CHECKING = False
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from ..ledger.records import Entry
 
+_COMMIT, _SHORT = 40, 12  # characters of a commit, and of one that is shown
 _FEW = 3  # up to this many steps in a row are shown one by one
 
 
@@ -137,6 +139,10 @@ def _shown(name: str, text: str) -> str:
             return duration.show(float(text))
         if name == "again_at":
             return time_of(float(text))
+        if name == "target":  # a path of this machine is shown without the machine
+            return text.replace(f"//{identity.machine()}/", "///", 1)
+        if name == "landed" and len(text) == _COMMIT:
+            return text[:_SHORT]
     except ValueError:
         pass  # not in our format: show it as it is
     shown = ", ".join(text.split("\n"))

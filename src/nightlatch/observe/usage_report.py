@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 BY = ("job", "day", "model", "step", "agent", "kind", "tag", "host")
 REPORTED = ("step", "agent", "kind")  # of single reports, which are kept as long as their runs
 WITH_REPORTED = (*REPORTED, "job", "model", "tag")
+NO_END = "9"  # after every day, as texts are compared
 _DAYS = 14  # of a sparkline and a pace
 _RUNS = 20  # from which the median of a run is computed
 _COLUMNS = ("runs", FAILED, "elapsed", "items", *UNITS)
@@ -88,7 +89,7 @@ def report(
     *,
     job: str | None = None,
     since: str = "",
-    until: str = "9",
+    until: str = NO_END,
     usual: int | None = None,
 ) -> UsageReport:
     """`since`, `until`: days of the ledger's zone, both included. `usual`: how many jobs get the median of a run, the
@@ -137,7 +138,7 @@ def _is_reported(by: Sequence[str]) -> bool:
 
 def _reported(reader: StoreReader, by: Sequence[str], job: str | None, since: str, until: str) -> list[tuple[Any, ...]]:
     begin = _moment(since) if since else 0.0
-    end = _moment(until) + 86400 if until != "9" else clock.wall() + 86400
+    end = _moment(until) + 86400 if until != NO_END else clock.wall() + 86400
     unknown = (0,) * (len(_COLUMNS) - len(UNITS))
     size = len(by)
     return [(*row[:size], *unknown, *row[size:]) for row in reader.ledger.history.reports(by, begin, end, job)]

@@ -212,10 +212,10 @@ def _running(seen: RunFacts, at: Clock) -> str:
     if end is not None:
         cost = f" for {money(seen.usd * seen.total / seen.done)}" if seen.usd else ""
         return f"{far}, done about {at(end)}{cost}."
-    long = f"unning for {span(seen.now - seen.started)}" if seen.started else "unning"
+    running = f"running for {span(seen.now - seen.started)}" if seen.started else "running"
     if seen.reports or seen.done:
-        return f"{far}, r{long}."
-    return f"R{long}, no progress reported."
+        return f"{far}, {running}."
+    return f"{running.capitalize()}, no progress reported."
 
 
 def _succeeded(seen: RunFacts, at: Clock) -> str:
@@ -311,7 +311,7 @@ class Dearer:
 
 
 def job(name: str, *, runs: int, well: int, dearer: Dearer | None = None) -> Headline:
-    went = f"{count(well)} of {count(runs)} runs went well" if runs else "no run has ended yet"
+    went = f"{count(well)} of {count(runs)} runs succeeded" if runs else "no run has ended yet"
     costs = f"; it costs {figures.times(dearer.factor)} the usual since {dearer.since}" if dearer else ""
     return Headline(sentence=f"{_text(name)}: {went}{costs}.", tone=DECIDE if dearer or well < runs else CALM)
 

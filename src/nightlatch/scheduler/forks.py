@@ -17,27 +17,36 @@ import sys
 from ..core.job import unpack
 from ..errors import Error, Stop
 from ..runtime.supervisor.start import start
-from ..system import printing
+from ..system import clock, printing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 PRELOADED = (
+    "nightlatch.config.settings",
+    "nightlatch.database.sqlite",
     "nightlatch.ledger.effects",
     "nightlatch.ledger.ledger",
+    "nightlatch.ledger.location",
     "nightlatch.ledger.slots",
+    "nightlatch.ledger.tally",
     "nightlatch.ledger.writer",
     "nightlatch.runtime.shared.leases.lease",
     "nightlatch.runtime.shared.leases.seal",
+    "nightlatch.runtime.supervisor.afterwards.notify",
     "nightlatch.runtime.supervisor.afterwards.retention",
     "nightlatch.runtime.supervisor.publishing.delivery",
+    "nightlatch.runtime.supervisor.run.attempt",
+    "nightlatch.runtime.supervisor.run.begin",
     "nightlatch.runtime.supervisor.run.claim",
     "nightlatch.runtime.supervisor.run.waiting",
     "nightlatch.store.sql",
     "nightlatch.store.sql_rows",
-    "nightlatch.database.sqlite",
+    "nightlatch.system.spawn",
 )
+_LOOK = 1.0  # seconds between two looks at the package's files, which take longer than a fork
+_OBJECTS = 20_000  # between garbage collections: a short run has hardly any garbage, and to look for it copies memory
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -46,9 +55,10 @@ def main(fd: int) -> NoReturn:
     os.set_inheritable(fd, False)
     for module in PRELOADED:
         __import__(module)
-    stamp = package_stamp()
+    stamp, looked = package_stamp(), clock.now()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_OBJECTS)
     children = _Children()
     with selectors.DefaultSelector() as selector:
         selector.register(line, selectors.EVENT_READ)
@@ -59,10 +69,12 @@ def main(fd: int) -> NoReturn:
                 send(line, {"ended": pid, "code": code})
             if line not in ready:
                 continue
-            if package_stamp() != stamp:
-                # An upgrade: the new program reads the order from the same socket, and starts it.
-                os.set_inheritable(fd, True)
-                os.execv(sys.executable, command(fd))  # noqa: S606
+            if clock.now() - looked > _LOOK:
+                looked = clock.now()
+                if package_stamp() != stamp:
+                    # An upgrade: the new program reads the order from the same socket, and starts it.
+                    os.set_inheritable(fd, True)
+                    os.execv(sys.executable, command(fd))  # noqa: S606
             order = receive(line)
             if order is None:
                 os._exit(0)

@@ -81,13 +81,14 @@ class JobSlots:
             if times is None:
                 raise UsageError(f"{self._job} has no schedule")
             known = [*self._ledger.slots.of(self._job, time), *row.records]
-            ran = {record.first for record in known if record.ran and record.first >= time}
+            ran = {record.first for record in known if record.names_a_run and record.first >= time}
             if row.claim and row.claim.slot >= time:
                 ran.add(row.claim.slot)
-            begin, era = time - 1, row.era + 1
+            begin = time - 1
+            kept = tuple(one for one in row.records if one.names_a_run or one.last < time)
             return replace(
-                row, slot=begin, next_due=float(times.next(begin)), era=era, strike=(begin, era),
-                passed=tuple(sorted(ran)), records=tuple(one for one in row.records if one.ran or one.last < time),
+                row, slot=begin, next_due=float(times.next(begin)), era=row.era + 1, struck=row.set_back_to(begin),
+                passed=tuple(sorted(ran)), records=kept,
             )  # fmt: skip
 
         row = self._move(change)

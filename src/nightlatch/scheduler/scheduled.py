@@ -25,7 +25,7 @@ class Scheduled:
     def __init__(self, job: Job, definition: str) -> None:
         self.job, self.definition = job, definition
         self.text = "\n".join((*job.schedule, job.tz)) if job.schedule else ""
-        self._policies: dict[tuple[str, float | None], Policy] = {}  # the last one
+        self._policies: dict[str, tuple[float | None, Policy]] = {}  # by host: the last one, and its slot
         self._times = schedule.parse(job.schedule, find(job.tz)) if job.schedule else None
 
     def next(self, after: float) -> float:
@@ -62,11 +62,10 @@ class Scheduled:
     def policy(self, host: str, newest: float | None) -> Policy:
         if not self.job.jitter:
             newest = None  # then it is the same for every slot
-        known = self._policies.get((host, newest))
-        if known is None:
-            known = self._policy(host, newest)
-            self._policies = {(host, newest): known}
-        return known
+        known = self._policies.get(host)
+        if known is None or known[0] != newest:
+            known = self._policies[host] = newest, self._policy(host, newest)
+        return known[1]
 
     def _policy(self, host: str, newest: float | None) -> Policy:
         job = self.job

@@ -6,25 +6,25 @@ Any number of schedulers work on one store; none leads. Clock, store, ledger and
 from __future__ import annotations
 
 from ..core import definition, slots, statuses
-from ..core import row as rows
-from ..core.row import COLLAPSED, NEVER, SKIPPED, Row, SlotRecord
+from ..core.row import COLLAPSED, Row
 from ..core.schedule import name_of
 from ..core.slots import Decision, Observation
 from ..core.stage import UNATTENDED
 from ..core.value import replace
 from ..errors import RunEnded, StoreUnreachable
 from ..ledger import kinds
-from ..runtime.supervisor.run.counting import journal_stage
 from ..runtime.supervisor.run.rows import KEPT
+from . import row_plan
 from .clocks import Steadiness
 from .held import HeldPlans
 from .leases import JobLeases
-from .scheduled import due_before
+from .row_plan import RowPlan
+from .row_reader import RowReader
 from .watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from ..core.protocols import Store
     from ..core.row import Claim, Cursor, Move
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 POLL = 2.0  # seconds until pauses, retries and edits by others are noticed
 ALL = 600.0  # seconds between two looks at all rows: one that a wrong clock has moved ahead is not due
-PASSED = 1000  # slots that a row lists as run before it was set back; for others there are done keys
 # Where a look is a request to a remote: while another machine's claim is open, and otherwise.
 POLL_CLAIMED, POLL_IDLE = 60.0, 300.0
 
@@ -57,25 +56,24 @@ class Scheduler:
         """`start` gives a claimed slot to a supervisor, without waiting for it."""
         self._store, self._ledger, self._host, self.at_once = store, ledger, host, at_once
         self._clocks, self._new_id, self._start, self._say = clocks, new_id, start, say
+        self._apart = store.lists_begun  # each machine has a separate ledger and clock
+        self._keep = KEPT if self._apart else 0
         self._leases = leases or JobLeases(store)
         self._steadiness = Steadiness(clocks)
         self._plans = HeldPlans(store, ledger, host)
-        self._staged: dict[str, object] = {}  # job → the change of its stage that this ledger has
-        self._apart = store.lists_begun  # each machine has a separate ledger and clock
+        self._reader = RowReader(ledger, apart=self._apart, say=say)
+        self._watch = Watch(store.folder, clocks)
         self.jobs: Mapping[str, Scheduled] = {}
         self._removed: set[str] = set()  # jobs that have left the file, and whose rows do not say so yet
         self.served: dict[str, str] = {}  # job → the mark of the definition that this machine last served
         self.shared = True  # may other machines have other files?
+        self._old: dict[str, str] = {}  # job → the definition in force, where ours is old
         self._unsynced: set[str] = set()
-        self._watch = Watch(store.folder, clocks)
-        self._struck: set[tuple[str, int]] = set()
-        self._unread: set[str] = set()  # jobs whose rows only a newer program can read
-        self._copied: dict[str, str] = {}  # job → the move whose records this ledger has
-        self._next: dict[str, float] = {}  # job → when it is worth a look
-        self.old: dict[str, str] = {}  # job → the definition in force, where ours is old
-        self._others_claims = False
         self._looked_at_all = clocks.now()
-        self.short_of_room = False  # something due waits for the end of a run
+        self._next: dict[str, float] = {}  # job → when it is worth a look
+        self._next_look = 0.0  # when all that is due is looked at again
+        self._waiting: list[str] = []  # due jobs that wait for room, the oldest first
+        self._others_claims = False
 
     def serve(self, jobs: Mapping[str, Scheduled], removed: Iterable[str] = ()) -> None:
         """Schedule these jobs from the next look on. `removed` were in the file before."""
@@ -83,43 +81,78 @@ class Scheduler:
         self._removed = (self._removed | set(removed)) - jobs.keys()
         self._unsynced = set(jobs)
         self._next = {}
+        self._next_look = 0.0
 
-    def look(self, *, claims: bool = True) -> float:
+    def look(self) -> float:
         """Do what is due; returns the seconds until the next look. If it raises `StoreUnreachable`, nothing was
-        started, and the slots wait.
-
-        `claims`: False while nothing may be started.
-        """
-        self._steadiness.look()
-        now = self._store.clock()
-        self._note_sleep()
+        started, and the slots wait."""
+        now = self._begin()
         if self._clocks.now() - self._looked_at_all > ALL:
             self._unsynced = set(self.jobs)
         cursors = self._store.cursors() if self._unsynced or self._removed else self._store.cursors(due=now)
         found = self._rows(cursors, now)
-        plans = [plan for row in found if (plan := self._plan(row, now))]
-        plans += [_Plan(None, self._new_row(self.jobs[job], now)) for job in sorted(self._missing(found))]
-        plans += self._leaving(cursors, now)
-        self._next |= {plan.new.job: plan.new.next_due for plan in plans if plan.row is None}
-        room = self._room(found) if claims and not self._steadiness.just_woken else 0
-        self.short_of_room = False
-        moves: list[tuple[_Plan, Move]] = []
-        for plan in sorted(plans, key=lambda plan: (plan.row or plan.new).next_due):
-            if plan.decision is None and plan.row is not None:
-                counted = self._takes_room(plan.row)  # a claim of ours that is taken over has its place already
-                self._decide(plan, now, room > 0 or (counted and claims))
-                self.short_of_room |= room <= 0 and plan.waits
-                room -= plan.claims and not counted
-            if plan.new is not plan.row:
-                new_id = self._new_id()
-                plan.new = replace(plan.new, by=self._host, claim=plan.claim(new_id, self._host))
-                moves.append((plan, (plan.row or replace(plan.new, id="")).move_to(plan.new, new_id)))
-        self._advance(moves)
+        self._others_claims = any(row.claim and row.claim.is_open and row.claim.by != self._host for row in found)
+        made = [RowPlan(None, self._new_row(self.jobs[job], now), Decision()) for job in sorted(self._missing(found))]
+        self._next |= {plan.new.job: plan.new.next_due for plan in made}
+        self._waiting = []
+        self._settle(found, [*made, *self._leaving(cursors, now)], now, self._room(found))
         self._watch.keep()
         if self._unsynced:
-            self._unsynced.clear()
+            self._unsynced = set()
             self._looked_at_all = self._clocks.now()
-        return self._pause(now)
+        pause = self._pause(now)
+        self._next_look = self._clocks.now() + pause
+        return pause
+
+    def fill(self, ended: Collection[str]) -> float:
+        """Runs of these jobs have ended: start what waits for them or for room, as `look` would, without reading all
+        that is due. Returns the seconds until the next look."""
+        if self._apart or self._clocks.now() >= self._next_look:
+            return self.look()
+        now = self._begin()
+        at_work = self._store.cursors(due=0.0)  # an open claim is always worth a look
+        room = self._room(self._reader.read(at_work, self.jobs))
+        jobs = set(ended)
+        while True:
+            jobs.update(self._waiting[: max(room, 0)])
+            self._waiting = self._waiting[max(room, 0) :]
+            room = self._settle(self._rows(self._store.cursors(sorted(jobs)), now), [], now, room)
+            if room <= 0 or not self._waiting:
+                return min(self._pause(now), self._next_look - self._clocks.now())
+            jobs.clear()
+
+    @property
+    def short_of_room(self) -> bool:
+        """Does something that is due wait for the end of a run?"""
+        return bool(self._waiting)
+
+    def _begin(self) -> float:
+        """Look at the clocks; returns the time that counts."""
+        self._steadiness.look()
+        now = self._store.clock()
+        self._note_sleep()
+        return now
+
+    def _settle(self, found: Iterable[Row], decided: Iterable[RowPlan], now: float, room: int) -> int:
+        """Decide about the rows, the one that has been due for longest first; move them; start what is claimed. Returns
+        the room that is left."""
+        moves: list[tuple[RowPlan, Move]] = []
+        seen = self._observation(now)
+        seen_full = replace(seen, room=False)
+        for row in sorted(found, key=lambda row: row.next_due):
+            plan = self._plan(row, now)
+            if plan is None:
+                continue
+            if plan.decision is None:
+                counted = self._takes_room(row)  # a claim of ours that is taken over has its place already
+                self._decide(plan, seen if room > 0 or counted else seen_full)
+                if plan.waits and room <= 0:
+                    self._waiting.append(row.job)
+                room -= plan.claims and not counted
+            if plan.new is not row:
+                moves.append(self._move(plan))
+        self._advance([*moves, *map(self._move, decided)])
+        return room
 
     # ── reading ──
 
@@ -131,41 +164,23 @@ class Scheduler:
             self._steadiness.slept.pop(0)
 
     def _rows(self, cursors: Iterable[Cursor], now: float) -> list[Row]:
-        found = [row for cursor in cursors if cursor.job in self.jobs and (row := self._read(cursor))]
-        self._others_claims = any(row.claim and row.claim.is_open and row.claim.by != self._host for row in found)
+        found = self._reader.read(cursors, self.jobs)
         self._leases.look([row.job for row in found if self._needs_lease(row, now)])
-        if self._apart:
-            self._copy(found)
-        for row in found:
-            if row.change and self._staged.get(row.job) != row.change["id"]:
-                journal_stage(self._ledger, row)
-                self._staged[row.job] = row.change["id"]
-        for row in found:
-            if row.strike and (row.job, row.era) not in self._struck:
-                self._strike(row)
+        self._reader.update_ledger(found, self.jobs)
         return found
-
-    def _read(self, cursor: Cursor) -> Row | None:
-        """None: a newer program has moved it, and a move of ours would drop what it added."""
-        try:
-            return rows.read(cursor)
-        except StoreUnreachable as error:
-            if cursor.job not in self._unread:
-                self._say(f"nothing is started for it here: {error}")
-            self._unread.add(cursor.job)
-            return None
-
-    def _copy(self, found: Iterable[Row]) -> None:
-        """Copy other machines' records from the rows to this ledger: their ledgers are separate."""
-        new = [row for row in found if self._copied.get(row.job) != row.id]
-        self._ledger.slots.put((row.job, record) for row in new for record in row.records)
-        self._copied |= {row.job: row.id for row in new}
 
     def _needs_lease(self, row: Row, now: float) -> bool:
         return row.next_due <= now or (row.claim is not None and row.claim.is_open)
 
+    def _room(self, found: Iterable[Row]) -> int:
+        """How many runs may be started here."""
+        return 0 if self._steadiness.just_woken else self.at_once - sum(map(self._takes_room, found))
+
+    def _takes_room(self, row: Row) -> bool:
+        return row_plan.takes_room(row, self._host)
+
     def _missing(self, found: Iterable[Row]) -> set[str]:
-        return self._unsynced - {row.job for row in found} - self._unread if self._unsynced else set()
+        return self._unsynced - {row.job for row in found} - self._reader.unreadable if self._unsynced else set()
 
     def _new_row(self, job: Scheduled, now: float) -> Row:
         """A new job begins with its next slot."""
@@ -177,28 +192,33 @@ class Scheduler:
         self.served[row.job] = definition.mark(row)
         return row
 
-    def _room(self, found: Iterable[Row]) -> int:
-        """How many runs may be started here. Those at work are known by their claims, also after a restart."""
-        return self.at_once - sum(self._takes_room(row) for row in found)
+    def _leaving(self, cursors: Iterable[Cursor], now: float) -> list[RowPlan]:
+        """Plans for jobs that have left the file, which would be overdue for ever."""
+        if not self._removed:
+            return []
+        found = [row for row in self._reader.read(cursors, self._removed) if row.schedule]
+        for job in self._removed - {row.job for row in found}:
+            self._forget(job)
+        return [RowPlan(row, self._edited(row, None, now), Decision()) for row in found]
 
-    def _takes_room(self, row: Row) -> bool:
-        claim = row.claim
-        at_work = claim is not None and claim.is_open and not claim.again_at and claim.held is None
-        return at_work and claim is not None and claim.by == self._host
+    def _forget(self, job: str) -> None:
+        self._removed.discard(job)
+        self.served.pop(job, None)
 
     # ── deciding ──
 
-    def _plan(self, row: Row, now: float) -> _Plan | None:
+    def _plan(self, row: Row, now: float) -> RowPlan | None:
+        """None: the definition here is old."""
         job = self.jobs[row.job]
         standing = definition.judge(row, job.definition, self.served.get(row.job, ""), shared=self.shared)
         if standing == definition.OLD:
-            if self.old.get(row.job) != row.definition:
+            if self._old.get(row.job) != row.definition:
                 self._say(f"{row.job}: the definition here is old; nothing is started for it. git pull, or: "
                           f"nightlatch check --apply")  # fmt: skip
-            self.old[row.job] = row.definition
+            self._old[row.job] = row.definition
             return None
-        self.old.pop(row.job, None)
-        plan = _Plan(row, row)
+        self._old.pop(row.job, None)
+        plan = RowPlan(row, row)
         if standing == definition.NEW:
             plan.new = definition.renewed(row, job.definition)
             if row.definition:
@@ -208,62 +228,33 @@ class Scheduler:
             plan.new, plan.decision = self._edited(plan.new, job, now), Decision()
         return plan
 
-    def _leaving(self, cursors: Iterable[Cursor], now: float) -> list[_Plan]:
-        """Plans for jobs that have left the file, which would be overdue for ever."""
-        found = [row for cursor in cursors if cursor.job in self._removed and (row := self._read(cursor))]
-        for job in self._removed - {row.job for row in found if row.schedule}:
-            self._forget(job)
-        plans = [_Plan(row, self._edited(row, None, now)) for row in found if row.schedule]
-        for plan in plans:
-            plan.decision = Decision()
-        return plans
-
-    def _forget(self, job: str) -> None:
-        self._removed.discard(job)
-        self.served.pop(job, None)
-
     def _edited(self, row: Row, job: Scheduled | None, now: float) -> Row:
-        """The row with another schedule, or none, from its next slot on; due slots of the old one are skipped."""
-        begin = max(row.slot, float(int(now)))
-        left = due_before(row.schedule, row.slot, now, row.passed)
-        record: tuple[SlotRecord, ...] = ()
-        if left:
-            first, last, count = left
-            record = (
-                SlotRecord(
-                    first=first, last=last, count=count, outcome=SKIPPED, reason=slots.EDITED, host=self._host, at=now,
-                    era=row.era,
-                ),
-            )  # fmt: skip
-        records = row.with_records(*record, keep=KEPT if self._apart else 0)
-        next_due, text = (job.next(begin), job.text) if job else (NEVER, "")
-        return replace(row, slot=begin, next_due=next_due, schedule=text, records=records)
+        return row_plan.edited(row, job, now, host=self._host, keep=self._keep)
 
-    def _decide(self, plan: _Plan, now: float, room: bool) -> None:
-        plan.new = self._plans.agreed(plan.new)
-        row, job = plan.new, self.jobs[plan.new.job]
-        due = self._due(row, job, now)
-        unchanged = self._watch.unchanged(row.job, row.claim)
-        decision = slots.decide(
-            row,
-            due,
-            job.policy(self._host, due.newest if due else None),
-            Observation(
-                now=now,
-                holder=self._leases.holder(row.job),
-                unchanged=unchanged,
-                patience=slots.UNBEGUN_WATCHED if self._apart else slots.UNBEGUN,
-                room=room,
-                steady=self._steadiness.steady,
-                may_set_back=not self._apart or row.by == self._host,
-                host=self._host,
-                stepped=self._steadiness.stepped,
-                may_expire=not self._apart or self._plans.may_expire(row, unchanged, job.job.expires),
-            ),
+    def _observation(self, now: float) -> Observation:
+        """What is the same for all rows of this look."""
+        return Observation(
+            now=now,
+            patience=slots.UNBEGUN_WATCHED if self._apart else slots.UNBEGUN,
+            steady=self._steadiness.steady,
+            host=self._host,
+            stepped=self._steadiness.stepped,
         )
+
+    def _decide(self, plan: RowPlan, seen: Observation) -> None:
+        plan.new = self._plans.agreed(plan.new)
+        row, job, now = plan.new, self.jobs[plan.new.job], seen.now
+        due = self._due(row, job, now)
+        unchanged, holder = self._watch.unchanged(row.job, row.claim), self._leases.holder(row.job)
+        if self._apart:
+            may_expire = self._plans.may_expire(row, unchanged, job.job.expires)
+            seen = replace(seen, may_set_back=row.by == self._host, may_expire=may_expire)
+        if unchanged or holder:
+            seen = replace(seen, unchanged=unchanged, holder=holder)
+        decision = slots.decide(row, due, job.policy(self._host, due.newest if due else None), seen)
         plan.decision = decision
         if decision.set_back:
-            plan.new = self._set_back(row, job, now)
+            plan.new = row_plan.set_back(row, job, now, self._ledger.slots.of(row.job, now))
             plan.notes.append((kinds.SET_BACK, {"was": row.slot, "to": now, "era": plan.new.era, "by": self._host}))
             return
         if decision.expire:
@@ -275,25 +266,14 @@ class Scheduler:
         if decision.cancel:
             self._cancel(row)
             row = self._with_cancel(row)
-        self._next[row.job] = decision.look_at
-        plan.new = self._changed(row, job, decision, due.following if due and decision.slot == due.newest else 0.0)
+        following = due.following if due and decision.slot == due.newest else 0.0
+        plan.new = row_plan.decided(row, job, decision, following, host=self._host, keep=self._keep)
+        self._next[row.job] = decision.look_at if decision.slot is None else plan.new.next_due
 
     def _due(self, row: Row, job: Scheduled, now: float) -> Due | None:
         over = row.paused is not None and 0 < row.paused.until <= now
         until = min(now, row.paused.until) if over and row.paused else now
         return job.due_from(row.next_due, until, row.passed) if row.next_due <= until else None
-
-    def _changed(self, row: Row, job: Scheduled, decision: Decision, following: float) -> Row:
-        if decision.unpause:
-            row = replace(row, paused=None)
-        if decision.records:
-            records = [replace(record, host=self._host) for record in decision.records]
-            row = replace(row, records=row.with_records(*records, keep=KEPT if self._apart else 0))
-        if decision.slot is not None:
-            slot, passed = decision.slot, tuple(one for one in row.passed if one > decision.slot)
-            row = replace(row, slot=slot, next_due=following if following else job.next(slot), passed=passed)
-            self._next[row.job] = row.next_due
-        return replace(row) if decision.claim else row
 
     def _cancel(self, row: Row) -> None:
         """Request a cancel of the running run. Where its ledger is on another machine, see `_with_cancel`."""
@@ -311,32 +291,14 @@ class Scheduler:
             return row
         return replace(row, claim=replace(claim, cancel=f"overlap on {self._host}"))
 
-    # ── clocks ──
-
-    def _set_back(self, row: Row, job: Scheduled, now: float) -> Row:
-        """The row without the moves of a clock that was ahead. Slots that ran stay run."""
-        known = [*self._ledger.slots.of(row.job, now), *row.records]
-        ran = {record.first for record in known if record.ran and record.first > now}
-        if row.claim and row.claim.slot > now:
-            ran.add(row.claim.slot)
-        era, begin = row.era + 1, float(int(now))
-        kept = tuple(_cut(record, job, begin) for record in row.records if record.ran or record.first <= begin)
-        return replace(
-            row, slot=begin, next_due=job.next(begin), era=era, strike=(begin, era), passed=tuple(sorted(ran)[:PASSED]),
-            records=kept,
-        )  # fmt: skip
-
-    def _strike(self, row: Row) -> None:
-        """Strike out this ledger's records of the time that does not count, before anything else is read."""
-        assert row.strike
-        job = self.jobs[row.job]
-        time, era = row.strike
-        self._ledger.slots.strike(row.job, time, int(era), lambda record: job.cut(record.first, time))
-        self._struck.add((row.job, row.era))
-
     # ── moving and starting ──
 
-    def _advance(self, moves: list[tuple[_Plan, Move]]) -> None:
+    def _move(self, plan: RowPlan) -> tuple[RowPlan, Move]:
+        move = self._new_id()
+        plan.new = plan.moved(move, self._host)
+        return plan, (plan.row or replace(plan.new, id="")).move_to(plan.new, move)
+
+    def _advance(self, moves: list[tuple[RowPlan, Move]]) -> None:
         if not moves:
             return
         dropped = [(plan.row.job, record) for plan, _ in moves if plan.row and plan.row.records != plan.new.records
@@ -357,6 +319,7 @@ class Scheduler:
             if not mine:
                 self._next[job] = self.jobs[job].next(self._store.clock())  # another was faster
                 continue
+            self._reader.keep(plan.new)
             if plan.claims and plan.new.claim:
                 self._watch.see(job, plan.new.claim)
                 self._start(self.jobs[job], plan.new.claim)
@@ -364,7 +327,7 @@ class Scheduler:
                 self._ledger.note(job, kind, **facts)
             self._say_skipped(plan)
 
-    def _say_skipped(self, plan: _Plan) -> None:
+    def _say_skipped(self, plan: RowPlan) -> None:
         for record in plan.decision.records if plan.decision else ():
             if record.outcome != COLLAPSED:
                 self._say(f"{plan.new.job}: {name_of(record.last)} skipped ({record.reason})")
@@ -374,34 +337,3 @@ class Scheduler:
         poll = POLL if not self._apart else POLL_CLAIMED if self._others_claims else POLL_IDLE
         known = [at for job in self.jobs if (at := self._next.get(job, 0.0)) > now]
         return max(min([poll, *(at - now for at in known)]), 0.01)
-
-
-class _Plan:
-    """A row, and what it becomes."""
-
-    def __init__(self, row: Row | None, new: Row) -> None:
-        self.row, self.new = row, new
-        self.decision: Decision | None = None
-        self.notes: list[tuple[str, dict[str, object]]] = []
-
-    @property
-    def claims(self) -> bool:
-        return self.decision is not None and self.decision.claim is not None
-
-    def claim(self, move: str, host: str) -> Claim | None:
-        """The claim of the row after the move; a new one has the move's id."""
-        if self.decision is None or self.decision.claim is None:
-            return self.new.claim
-        return replace(self.decision.claim, id=move, by=host)
-
-    @property
-    def waits(self) -> bool:
-        """Does it wait for room, or for something that has no known time?"""
-        return self.decision == Decision()
-
-
-def _cut(record: SlotRecord, job: Scheduled, time: float) -> SlotRecord:
-    if record.ran or record.last <= time:
-        return record
-    last, count = job.cut(record.first, time)
-    return replace(record, last=last, count=count)

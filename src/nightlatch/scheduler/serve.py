@@ -68,12 +68,13 @@ class Server:
         self._starter.preload()
         self._say(self.summary())
         looked_at_file = clock.now()
+        ended: list[tuple[str, int]] = []
         while not self._stop:
             if clock.now() - looked_at_file > _RELOAD:
                 looked_at_file = clock.now()
                 self._reload()
-            pause = self._look()
-            self._wait(pause, woken)
+            pause = self._look(ended)
+            ended = self._wait(pause, woken)
         if os.getpid() == 1:
             self._starter.signal_all(signal.SIGTERM)
             self._stop = 0  # heard
@@ -92,7 +93,7 @@ class Server:
             ended = self._wait(1.0, woken)
             worst = worst or max([code for _, code in ended], default=0)
             if ended and self._scheduler.short_of_room:
-                self._scheduler.look()
+                self._scheduler.fill(())
             if self._stop:
                 self._starter.signal_all(self._stop)
                 self._stop = 0
@@ -133,10 +134,10 @@ class Server:
 
     # ── one round ──
 
-    def _look(self) -> float:
-        """Seconds until the next look."""
+    def _look(self, ended: list[tuple[str, int]]) -> float:
+        """Seconds until the next look. `ended`: the runs that have ended since the last one."""
         try:
-            pause = self._scheduler.look()
+            pause = self._scheduler.fill(_jobs(ended)) if ended else self._scheduler.look()
         except StoreUnreachable as error:
             if not self._away:
                 self._say(f"nothing is started while the store is away, and slots wait: {error}")
@@ -193,6 +194,10 @@ class Server:
 
     def _on_signal(self, signum: int, _: object) -> None:
         self._stop = signum
+
+
+def _jobs(ended: list[tuple[str, int]]) -> list[str]:
+    return [what.partition(" ")[0] for what, _ in ended]
 
 
 def _local(at: float) -> str:

@@ -24,16 +24,16 @@ _BEGIN = """
 INSERT INTO {prefix}job (job, id, slot, wake, body)
 SELECT CAST(:job AS TEXT), CAST(:id AS TEXT), CAST(:slot AS BIGINT), CAST(:wake AS BIGINT), CAST(:body AS TEXT)
 WHERE :slot <= {wall}
-ON CONFLICT (job) DO NOTHING RETURNING job
+ON CONFLICT (job) DO NOTHING
 """
 
 _MOVE = """
 UPDATE {prefix}job SET id = :id, slot = :slot, wake = :wake, body = :body
 WHERE job IN (SELECT job FROM {prefix}job WHERE job = :job {unlocked})
-  AND id = :seen AND (:slot <= slot OR :slot <= {wall}) RETURNING job
+  AND id = :seen AND (:slot <= slot OR :slot <= {wall})
 """
 
-_WON = "SELECT 1 FROM {prefix}job WHERE job = :job AND id = :id"
+_ID = "SELECT job, id FROM {prefix}job"
 
 _FEW = 50  # rows that are read one by one
 
@@ -50,18 +50,31 @@ def cursors(
 
 
 def advance(db: SqliteDatabase | PostgresDatabase, render: Callable[[str], str], moves: Sequence[Move]) -> list[bool]:
-    if not moves:
-        return []
-    won: dict[str, bool] = {}
+    if len(moves) < 2:
+        return [_advance_one(db, render, move) for move in moves]
+    ordered = sorted(moves, key=lambda move: move.job)  # all insert in one order: no deadlock
     with db.transaction() as execute:
-        for move in sorted(moves, key=lambda move: move.job):  # all insert in one order: no deadlock
-            values: dict[str, Any] = {
-                "job": move.job, "id": move.id, "slot": _ms(move.slot), "wake": _ms(move.wake), "body": move.body,
-            }  # fmt: skip
-            how = (_MOVE, {"seen": move.seen}) if move.seen else (_BEGIN, {})
-            moved = execute(render(how[0]), **how[1], **values)
-            won[move.id] = bool(moved or execute(render(_WON), job=move.job, id=move.id))
-    return [won[move.id] for move in moves]
+        execute.many(render(_BEGIN), [_values(move) for move in ordered if not move.seen])
+        execute.many(render(_MOVE), [_values(move) for move in ordered if move.seen])
+        if len(moves) > _FEW:
+            found = execute(render(_ID))
+        else:
+            found = [row for move in moves for row in execute(render(f"{_ID} WHERE job = :job"), job=move.job)]
+    won: dict[str, str] = dict(found)
+    return [won.get(move.job) == move.id for move in moves]
+
+
+def _advance_one(db: SqliteDatabase | PostgresDatabase, render: Callable[[str], str], move: Move) -> bool:
+    """The usual case, in one statement."""
+    sql = render(f"{_MOVE if move.seen else _BEGIN} RETURNING job")
+    if db.write(sql, **_values(move)):
+        return True
+    return [(move.job, move.id)] == db.read(render(f"{_ID} WHERE job = :job"), job=move.job)
+
+
+def _values(move: Move) -> dict[str, Any]:
+    values = {"job": move.job, "id": move.id, "slot": _ms(move.slot), "wake": _ms(move.wake), "body": move.body}
+    return values | {"seen": move.seen} if move.seen else values
 
 
 def _ms(seconds: float) -> int:

@@ -108,7 +108,7 @@ class Guard:
         absolute = not request.raw_path.startswith("/")  # an absolute URL names another host
         if absolute or request.headers.get("Host", "").lower() not in self.hosts:
             raise web.HTTPMisdirectedRequest(
-                text="This is not a name of these pages. Open them with: nightlatch open\n"
+                text="The pages are not served under this name. Open them with: nightlatch open\n"
             )
 
     def _check_path(self, request: web.Request) -> None:
@@ -135,9 +135,9 @@ class Guard:
             raise web.HTTPBadRequest(text="This form cannot be read.\n") from None
         given = form.get("csrf", "")
         if not isinstance(given, str) or not hmac.compare_digest(given.encode(), session.csrf.encode()):
-            raise web.HTTPForbidden(text="This form is not of your session: load the page again.\n")
+            raise web.HTTPForbidden(text="This form does not belong to your session: load the page again.\n")
         if not self.may_change(session):
-            raise web.HTTPForbidden(text="This session may look, and change nothing.\n")
+            raise web.HTTPForbidden(text="This session is read-only.\n")
         request[FORM] = {name: text for name, text in form.items() if isinstance(text, str)}
 
 
@@ -147,7 +147,7 @@ def at_own_port(port: int) -> Any:
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.headers.get("Host", "").lower() not in {f"{name}:{port}" for name in LOOPBACK}:
-            raise web.HTTPMisdirectedRequest(text="This is not a name of this port.\n")
+            raise web.HTTPMisdirectedRequest(text="Nothing is served under this name.\n")
         return _with_headers(await handler(request))
 
     return middleware

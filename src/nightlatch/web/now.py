@@ -48,7 +48,7 @@ class AttentionRow:
     at: float
     sentence: str
     last_line: str = ""
-    twin: str = ""
+    twin: str = ""  # what the first button does, as a command
     buttons: tuple[Button, ...] = ()
 
 
@@ -134,7 +134,7 @@ def _of_run(reader: StoreReader, one: RunView) -> AttentionRow:
 
 
 def _twin(reader: StoreReader, one: RunView, offered: list[Button]) -> str:
-    """The command of the first button."""
+    """What the first button does, as a command."""
     verb = {"retry": "retry", "approve": "approve", "resolve": "resolve"}.get(offered[0].action) if offered else None
     return run_views.short_command(reader, one.run.id, advice.to(verb, one.run.id) if verb else one.next)
 
@@ -233,7 +233,9 @@ def figures(
             refused[day] += 1
     slots = bool(facts.slots)
     ran = f"{count(facts.slots_ran)} of {count(facts.slots)}" if slots else count(facts.ended)
-    usual = f"usually {money(facts.usual_usd)} on a {facts.weekday}" if facts.usual_usd is not None else "no usual yet"
+    usual = (
+        f"usually {money(facts.usual_usd)} on a {facts.weekday}" if facts.usual_usd is not None else "no comparison yet"
+    )
     paid = list(usd.values())
     dear = [i for i, one in enumerate(paid) if facts.usual_usd and one > 1.3 * facts.usual_usd]
     last = next((day for day in reversed(days) if refused[day]), "")

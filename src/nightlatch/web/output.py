@@ -88,7 +88,7 @@ def find(folder: str, text: str) -> tuple[list[OutputLine], bool]:
 
 def added(folder: str, place: str) -> tuple[list[str], str, bool]:
     """Text that was added after a place, in lines, with the place after it; and whether some in between is gone. The
-    last line may be unfinished; it ends without a line's end."""
+    last line may be unfinished; it ends without a newline."""
     inode, _, byte = place.partition(":")
     files = _files(folder)
     known = [index for index, (_, one) in enumerate(files) if one == inode]

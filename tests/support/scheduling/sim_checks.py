@@ -46,9 +46,9 @@ def wrong_outcomes(
     found = _by_slot(known, due)
     for slot, all_of_it in found.items():
         records = all_of_it
-        # A range that was made after a set-back may reach over slots that ran before it: their own records count.
-        own = [one for one in records if one.ran]
-        if len(records) > 1 and own and all(one.ran or one.era > own[0].era for one in records):
+        # A range that was made after a set-back may reach over slots that had a run before it: their own records count.
+        own = [one for one in records if one.names_a_run]
+        if len(records) > 1 and own and all(one.names_a_run or one.era > own[0].era for one in records):
             found[slot] = records = own
         if len(records) > 1:
             yield f"{job}: {name_of(slot)} has {len(records)} outcomes: {records}"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 EPOCH = 1_800_000_000.0
 DAY = 86_400.0
-POLL = 120.0  # seconds between two looks; the real two would fill a day with looks at nothing
+POLL = 240.0  # seconds between two looks; the real two would fill a day with looks at nothing
 RENEWAL = TTL * 2 / 3  # seconds; a third would double the events of a course
 
 

@@ -179,7 +179,7 @@ class SimSlots:
         self.records: dict[str, dict[float, SlotRecord]] = {}
         self.fault = fault
 
-    def put(self, records: Iterable[tuple[str, SlotRecord]]) -> None:
+    def put(self, records: Iterable[tuple[str, SlotRecord]], *, lazy: bool = False) -> None:
         self.fault("before")
         for job, record in records:
             records_of = self.records.setdefault(job, {})
@@ -192,15 +192,15 @@ class SimSlots:
         found = self.records.get(job, {})
         return (found[first] for first in sorted(found) if found[first].last >= since)
 
-    def strike(self, job: str, time: float, era: int, newest: Callable[[SlotRecord], tuple[float, int]]) -> None:
+    def strike(self, job: str, time: float, era: int, cut: Callable[[float, float], tuple[float, int]]) -> None:
         there = self.records.get(job, {})
         for first, record in list(there.items()):
-            if record.last <= time or record.era >= era or record.ran:
+            if record.last <= time or record.era >= era or record.names_a_run:
                 continue
             if first > time:
                 del there[first]
             else:
-                last, count = newest(record)
+                last, count = cut(record.first, time)
                 there[first] = replace(record, last=last, count=count)
 
 

@@ -81,6 +81,7 @@ class Simulation:
             mock.patch.object(moving, "identity", identity),
             mock.patch.object(moving, "clock", pauses),
             mock.patch.object(scheduler, "POLL", POLL),
+            mock.patch.object(scheduler, "POLL_CLAIMED", POLL / 2),
             mock.patch.object(rows, "read", self.shared.parsed),
         ):
             for machine in self.machines:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .settings import AlertSettings
 
 _STEP = 1.0  # seconds between two looks
-_ABSENCES = 20.0
+_ABSENCES = 20.0  # seconds between two looks for what did not happen: lapsed runs, overdue tries
 _LONGEST = 900.0  # seconds that a process of a finished run tries; the next one goes on
 _LOCK = "alerts.lock"
 
@@ -51,7 +51,7 @@ def until_idle(url: str, folder: str, settings: AlertSettings) -> None:
             return
         finally:
             os.close(lock)
-        if sender.is_idle():  # checked after the unlock: an alert in between found the lock taken, and its process gone
+        if sender.is_idle():  # after the unlock: whatever was queued before it found the lock taken
             return
 
 
@@ -90,8 +90,8 @@ def _look(url: str, settings: AlertSettings) -> None:
 
 
 def digest(url: str, settings: AlertSettings) -> None:
-    """The morning report of the last day, once a day from its time on in the ledger's zone, for an hour: a machine that
-    wakes at noon is too late for it."""
+    """Queue the morning report of the last day, at its time in the ledger's zone or up to an hour later: a machine that
+    wakes at noon sends none."""
     if not settings.digest:
         return
     ledger, reader = open_for(url), StoreReader(url)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .settings import AlertSettings
 
 STORM = 300.0  # seconds between two messages of a storm
-MANY = 10  # alerts in one message, and it is a storm
+MANY = 10  # more alerts than this in one message are a storm
 _CLAIM = 60.0  # seconds for one try; a transport gives up long before
 _PAUSES = (2.0, 5.0, 10.0, 20.0, 30.0)  # between two tries; the last one from then on
 _GIVE_UP = 3 * 86400.0
@@ -109,7 +109,7 @@ def send(reader: StoreReader | None, settings: AlertSettings, transport: str, id
     # In a thread, for a deadline of the whole try: a receiver that sends a byte at a time times out no single read.
     before = _trying.get(transport)
     if before and before.is_alive():
-        raise SendFailed("the try before has not ended")
+        raise SendFailed("the previous try has not ended")
     _trying[transport] = thread = Thread(target=work, daemon=True)
     thread.start()
     thread.join(LONGEST)

@@ -12,7 +12,6 @@ SCHEMA = "https://opentelemetry.io/schemas/1.44.0"
 OPERATION = "gen_ai.operation.name"
 PROVIDER = "gen_ai.provider.name"
 REQUEST_MODEL = "gen_ai.request.model"
-RESPONSE_MODEL = "gen_ai.response.model"
 AGENT_NAME = "gen_ai.agent.name"
 AGENT_ID = "gen_ai.agent.id"
 INPUT_TOKENS = "gen_ai.usage.input_tokens"  # those from a cache too

@@ -1,5 +1,5 @@
-"""While a job's child imports the job's file: a line at the top of that file that starts a run would start it again, in
-the run itself, for ever."""
+"""A run may not be started while its child imports the job's file: a start at the top of that file would start the run
+again from inside itself, for ever."""
 
 from __future__ import annotations
 

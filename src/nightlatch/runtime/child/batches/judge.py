@@ -61,8 +61,7 @@ class Judge:
         self.summary.failed += [entry for entry in self.summary.aside if entry[0] in keys]
         self.summary.aside = [entry for entry in self.summary.aside if entry[0] not in keys]
         self.stop(
-            f"paused: most of the last items failed in the same way ({why}). Put that right first, or say with "
-            "--max-failures how many may"
+            f"paused: most of the last items failed in the same way ({why}). Fix the cause first, or set --max-failures"
         )
         return [[*record[:2], FAILED, *record[3:]] for record in freed]
 

@@ -53,7 +53,6 @@ class Results(list[R]):
         super().__init__(cast("list[R]", [None] * size))
         self.failed: list[Failed] = []
         self.duplicates: list[str] = []  # keys that several items share: done once, for all of them
-        self.resumed = 0  # items whose result an earlier attempt has recorded
         self.stopped = ""  # why not all items were tried
 
 
@@ -100,7 +99,6 @@ class Map:
                 self._todo.append((index, key, digest))
             else:
                 self.results[index] = loads(known)
-                self.results.resumed += 1
                 self._done += 1
         if self.results.duplicates:
             count, names = len(self.results.duplicates), ", ".join(self.results.duplicates[:_NAMED])

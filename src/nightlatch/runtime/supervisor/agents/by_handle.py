@@ -49,4 +49,4 @@ class Canceller:
         except (subprocess.TimeoutExpired, ValueError, KeyError) as error:
             self._process.kill()
             self._process.communicate()
-            return "", f"{type(error).__name__} of the process that should end it"
+            return "", f"the process that should end it failed: {type(error).__name__}"

@@ -174,7 +174,7 @@ class _Once:
         lease.check()
         status = DONE if code == _DONE_BY_PROBE else FAILED
         probe = self.hidden.text(" ".join(self.wanted.probe))
-        return self.records.decide(lease, known, status, by=f"probed: {probe} said {code}")
+        return self.records.decide(lease, known, status, by=f"probe: {probe} exited with {code}")
 
     def _await_final_answer(self, lease: Lease, known: Effect, signals: Interruptible) -> tuple[int, str]:
         """As `_run_probe`, once its answer is final. Raises InDoubt if that takes longer than we may wait."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ....ledger.writer import Verb, Writer
 
 _TOGETHER = 0.2  # seconds in which usage gathers for one commit
-_APART = 50  # calls in one commit whose rows are written one by one
+_APART = 50  # calls in one commit; beyond that their rows are written together
 _NAMED = 2000  # calls that one entry of the journal names, at most
 _COUNTED = (*METERED, "doubt")
 _ABOUT = ("model", "kind", "source", "item", "agent")

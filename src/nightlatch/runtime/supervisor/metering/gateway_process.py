@@ -1,4 +1,4 @@
-"""The gateway as its supervisor has it: a process beside the command, behind a socket that outlives it."""
+"""The gateway, seen from its supervisor: a process beside the command, behind a socket that outlives it."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ class GatewayProcess:
             reported.failure = reported.failure or accounts.unpriced
             reported.unmetered = accounts.unpriced
         elif accounts.has_login:
-            reported.unmetered = "metered at list price: the client has a login of its own"
+            reported.unmetered = "metered at list price: the client uses its own login"
         elif accounts.is_capped and not reported.used:
             reported.unmetered = "no call to a model was metered: its budget was not counted"
 

@@ -130,7 +130,7 @@ class ReplaceTarget:
         """Did it land? Called after the seal, so nothing older can still arrive. "": no."""
         if self._holds(facts["sha256"]):
             return THERE
-        return REPLACED if any(_is(landing, facts) for landing in self.gate.landings()) else ""
+        return REPLACED if any(_is_this(landing, facts) for landing in self.gate.landings()) else ""
 
     def overtaken(self, facts: Facts) -> bool:
         """If it did not land: has another write landed there since, which is newer?"""
@@ -179,7 +179,7 @@ def _size(fd: int) -> int:
 
 
 class PushTarget:
-    """`git`: what is committed in the workspace is pushed to its branch. What is not is committed first."""
+    """`git`: what is committed in the workspace is pushed to its branch. Uncommitted changes are committed first."""
 
     def __init__(self, source: Source) -> None:
         if source.remote is None:
@@ -308,5 +308,5 @@ def _opened(workspace: str, source: str) -> Iterator[int]:
         os.close(fd)
 
 
-def _is(landing: Landing, facts: Facts) -> bool:
+def _is_this(landing: Landing, facts: Facts) -> bool:
     return (str(landing.mark.token), landing.digest) == (facts.get("token"), facts["sha256"])

@@ -38,19 +38,19 @@ def new_row(job: Job, now: float) -> Row:
 
 
 def known_row(store: Store, ledger: Ledger, job: Job) -> Row:
-    """The job's row, made if there is none, with the definition of this file in force if it is new."""
+    """The job's row, made if there is none; a definition of this file that is new comes into force, journaled."""
+    mine, shared = definition(job), ledger.many_machines or store.lists_begun
     while True:
         row = read_row(store, job.name)
-        new = row or new_row(job, store.clock())
-        mine = definition(job)
-        if (
-            not is_edited_by_hand(job)
-            and definitions.judge(new, mine, "", shared=ledger.many_machines or store.lists_begun) == definitions.NEW
-        ):
-            new = definitions.renewed(new, mine)
-        if new == row:
-            return new
+        if row is None:
+            new = new_row(job, store.clock())
+        elif is_edited_by_hand(job) or definitions.judge(row, mine, "", shared=shared) != definitions.NEW:
+            return row
+        else:
+            new = definitions.renewed(row, mine)
         if move_row(store, ledger, row or new, new):
+            if row and row.definition:
+                ledger.note(job.name, kinds.DEFINED, definition=mine[:12], was=row.definition[:12])
             return read_row(store, job.name) or new
 
 

@@ -78,7 +78,7 @@ class Ending:
             return self.decided
         if self.was_interrupted:
             if self.end_signal and self.end_signal not in BY_HAND:
-                return statuses.LOST, "its supervisor was told to end (a shutdown, a kill)"
+                return statuses.LOST, "its supervisor was ended by a signal (a shutdown, a kill)"
             return statuses.CANCELLED, "its supervisor was interrupted (Ctrl-C)"
         if not self.exit_code:
             return statuses.SUCCEEDED, ""

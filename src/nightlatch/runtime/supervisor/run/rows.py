@@ -35,5 +35,6 @@ def move_row(store: Store, ledger: Ledger, row: Row, new: Row) -> bool:
         clock.sleep(0.2)
         won = store.advance([move])[0]  # only the reply may be lost: sent again, it finds its own id
     if won and new.records != row.records:
-        ledger.slots.put((row.job, record) for record in new.records)
+        # For readers of the ledger alone: the row has them, and the process that moves it next writes them down first.
+        ledger.slots.put(((row.job, record) for record in new.records), lazy=True)
     return won

@@ -64,7 +64,7 @@ def wait(verdict: Verdict, store: str | None, signals: Signals) -> RunRow | Verd
     ended = run
     if signum:
         person, by = signum in BY_HAND, f"{identity.user()}@{identity.host()}"
-        reason = f"told to end between two tries ({'Ctrl-C' if person else 'a shutdown, a kill'})"
+        reason = f"ended between two tries ({'Ctrl-C' if person else 'a shutdown, a kill'})"
         ended = ledger.end_waiting(run, reason, by, person=person) or _existing(ledger, run.id)
     elif run.cancel and run.status == statuses.WAITING:
         ended = cancel(run, ledger) or _existing(ledger, run.id)

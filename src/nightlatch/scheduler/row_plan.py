@@ -1,0 +1,105 @@
+"""A row, and what becomes of it: the moves that a look makes, as functions of the row."""
+
+from __future__ import annotations
+
+from ..core import slots
+from ..core.row import NEVER, SKIPPED, SlotRecord
+from ..core.slots import Decision
+from ..core.value import replace
+from .scheduled import due_before
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+    from ..core.row import Row
+    from .scheduled import Scheduled
+
+_NOTHING = Decision()
+PASSED = 1000  # slots that a row lists as run before it was set back; for others there are done keys
+
+
+class RowPlan:
+    """A row, and what it becomes."""
+
+    def __init__(self, row: Row | None, new: Row, decision: Decision | None = None) -> None:
+        """`row`: None if there is none yet. `decision`: None if it is still to be decided."""
+        self.row, self.new, self.decision = row, new, decision
+        self.notes: list[tuple[str, dict[str, object]]] = []  # for the journal, if the move wins
+
+    @property
+    def claims(self) -> bool:
+        return self.decision is not None and self.decision.claim is not None
+
+    @property
+    def waits(self) -> bool:
+        """Does it wait for room, or for something that has no known time?"""
+        return self.decision == _NOTHING
+
+    def moved(self, move: str, host: str) -> Row:
+        """The row after the move; a new claim has the move's id."""
+        claim = self.decision.claim if self.decision else None
+        claim = replace(claim, id=move, by=host) if claim else self.new.claim
+        return replace(self.new, id=move, by=host, claim=claim)
+
+
+def takes_room(row: Row, host: str) -> bool:
+    """Is a run of this row at work on this host? It is known by its claim, also after a restart."""
+    claim = row.claim
+    if claim is None or claim.ended or claim.by != host:
+        return False
+    return not claim.again_at and claim.held is None
+
+
+def decided(row: Row, job: Scheduled, decision: Decision, following: float, *, host: str, keep: int) -> Row:
+    """The row after a decision about its slots. `following`: the slot after the decided ones, if it is known."""
+    changes: dict[str, Any] = {}
+    if decision.unpause:
+        changes["paused"] = None
+    if decision.records:
+        changes["records"] = row.with_records(*(replace(one, host=host) for one in decision.records), keep=keep)
+    if decision.slot is not None:
+        slot = changes["slot"] = decision.slot
+        changes["next_due"] = following or job.next(slot)
+        if row.passed:
+            changes["passed"] = tuple(one for one in row.passed if one > slot)
+    return replace(row, **changes) if changes or decision.claim else row
+
+
+def edited(row: Row, job: Scheduled | None, now: float, *, host: str, keep: int) -> Row:
+    """The row with another schedule, or none, from its next slot on; due slots of the old one are skipped."""
+    begin = max(row.slot, float(int(now)))
+    left = due_before(row.schedule, row.slot, now, row.passed)
+    record: tuple[SlotRecord, ...] = ()
+    if left:
+        first, last, count = left
+        record = (
+            SlotRecord(
+                first=first, last=last, count=count, outcome=SKIPPED, reason=slots.EDITED, host=host, at=now,
+                era=row.era,
+            ),
+        )  # fmt: skip
+    records = row.with_records(*record, keep=keep)
+    next_due, text = (job.next(begin), job.text) if job else (NEVER, "")
+    return replace(row, slot=begin, next_due=next_due, schedule=text, records=records)
+
+
+def set_back(row: Row, job: Scheduled, now: float, recorded: Iterable[SlotRecord]) -> Row:
+    """The row without the moves of a clock that was ahead. What names a run stays. `recorded`: in the ledger."""
+    ran = {record.first for record in (*recorded, *row.records) if record.names_a_run and record.first > now}
+    if row.claim and row.claim.slot > now:
+        ran.add(row.claim.slot)
+    begin = float(int(now))
+    kept = tuple(_cut(record, job, begin) for record in row.records if record.names_a_run or record.first <= begin)
+    return replace(
+        row, slot=begin, next_due=job.next(begin), era=row.era + 1, struck=row.set_back_to(begin),
+        passed=tuple(sorted(ran)[:PASSED]), records=kept,
+    )  # fmt: skip
+
+
+def _cut(record: SlotRecord, job: Scheduled, time: float) -> SlotRecord:
+    if record.names_a_run or record.last <= time:
+        return record
+    last, count = job.cut(record.first, time)
+    return replace(record, last=last, count=count)

@@ -1,0 +1,71 @@
+"""Reads the jobs' rows, and first brings this ledger up to date with them: other machines' records, changes of a
+stage, and what a clock ahead of time had recorded."""
+
+from __future__ import annotations
+
+from ..core import row as rows
+from ..errors import StoreUnreachable
+from ..runtime.supervisor.run.counting import journal_stage
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable, Mapping
+
+    from ..core.row import Cursor, Row
+    from ..ledger.ledger import Ledger
+    from .scheduled import Scheduled
+
+
+class RowReader:
+    def __init__(self, ledger: Ledger, *, apart: bool, say: Callable[[str], None]) -> None:
+        """`apart`: each machine has a separate ledger."""
+        self._ledger, self._apart, self._say = ledger, apart, say
+        self._known: dict[str, Row] = {}  # job → its row as it was read, or moved, here last
+        self.unreadable: set[str] = set()  # jobs whose rows only a newer program can read
+        self._copied: dict[str, str] = {}  # job → the move whose records this ledger has
+        self._staged: dict[str, object] = {}  # job → the change of its stage that this ledger has
+        self._struck: set[tuple[str, int]] = set()
+
+    def read(self, cursors: Iterable[Cursor], wanted: Container[str]) -> list[Row]:
+        """The rows of these jobs, as far as this program can read them."""
+        return [row for cursor in cursors if cursor.job in wanted and (row := self._row(cursor))]
+
+    def keep(self, row: Row) -> None:
+        """This is the row now: it need not be parsed when it is read."""
+        self._known[row.job] = row
+
+    def update_ledger(self, found: Iterable[Row], jobs: Mapping[str, Scheduled]) -> None:
+        if self._apart:
+            self._copy_records(found)
+        for row in found:
+            if row.change and self._staged.get(row.job) != row.change["id"]:
+                journal_stage(self._ledger, row)
+                self._staged[row.job] = row.change["id"]
+            if row.struck and (row.job, row.era) not in self._struck:
+                self._strike(row, jobs[row.job])
+
+    def _row(self, cursor: Cursor) -> Row | None:
+        """None: a newer program has moved it, and a move of ours would drop what it added."""
+        known = self._known.get(cursor.job)
+        if known is not None and known.id == cursor.id:
+            return known
+        try:
+            row = self._known[cursor.job] = rows.read(cursor)
+        except StoreUnreachable as error:
+            if cursor.job not in self.unreadable:
+                self._say(f"nothing is started for it here: {error}")
+            self.unreadable.add(cursor.job)
+            return None
+        return row
+
+    def _copy_records(self, found: Iterable[Row]) -> None:
+        """Copy other machines' records from the rows: their ledgers are separate."""
+        new = [row for row in found if self._copied.get(row.job) != row.id]
+        self._ledger.slots.put((row.job, record) for row in new for record in row.records)
+        self._copied |= {row.job: row.id for row in new}
+
+    def _strike(self, row: Row, job: Scheduled) -> None:
+        """Strike out this ledger's records of the times that do not count, before anything else is read."""
+        for time, era in row.struck:
+            self._ledger.slots.strike(row.job, time, era, job.cut)
+        self._struck.add((row.job, row.era))
