@@ -10,6 +10,7 @@ from pathlib import Path
 from nightlatch.runtime.supervisor.dry_run import _DryRun
 from nightlatch.runtime.supervisor.socket import verbs
 from nightlatch.runtime.supervisor.socket.listener import Listener
+from nightlatch.runtime.supervisor.socket.step_verbs import StepVerbs
 from tests.support.programs import python
 
 SUPERVISOR = """
@@ -44,11 +45,14 @@ def test_one_that_is_made_up_is_reached_by_its_method_and_named_to_whoever_misty
 
 def test_the_documentation_has_each_of_them() -> None:
     page = (Path(__file__).parents[2] / "docs" / "socket.md").read_text()
-    for verb in verbs.names(object.__new__(Listener)):
+    for verb in _names(Listener, StepVerbs):
         assert f'"do": "{verb}"' in page, verb
 
 
 def test_a_dry_run_answers_what_a_run_does() -> None:
     later = {"effect-probed", "effect-ended", "moved"}  # said of what a dry-run does not begin
-    run, dry_run = (set(verbs.names(object.__new__(desk))) for desk in (Listener, _DryRun))
-    assert dry_run == run - later
+    assert _names(_DryRun) == _names(Listener, StepVerbs) - later
+
+
+def _names(*handlers: type) -> set[str]:
+    return set(verbs.names(*map(object.__new__, handlers)))

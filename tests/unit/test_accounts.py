@@ -125,6 +125,27 @@ def test_no_call_is_granted_while_the_lease_is_not_sure(make):
     assert bench.answers == {number: 2000}
 
 
+class Stopped(Sure):
+    """A lease of a supervisor that is stopped while it holds a call, until another may have the lease."""
+
+    looks = 0
+
+    @property
+    def is_sure(self) -> bool:  # type: ignore[override]
+        self.looks += 1
+        return self.looks != 2
+
+
+def test_a_call_that_is_held_too_late_for_a_successor_is_not_granted(make):
+    bench = make("usd=1")
+    bench.lease = bench.accounts._lease = Stopped()
+    number = bench.hold()
+    assert bench.answers == {} and bench.lease.looks == 2
+    assert bench.ledger.holds.of_run(bench.ledger.newest("night")) == []
+    bench.accounts.tick(float("inf"))
+    assert bench.answers == {number: 2000}
+
+
 def test_what_a_killed_attempt_had_in_flight_is_in_doubt_for_the_next(make):
     bench = make("usd=1")
     bench.hold()

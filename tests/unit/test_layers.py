@@ -230,7 +230,6 @@ def test_the_path_of_lock_and_run_imports_nothing_heavy(command, sqlite_url):
 def test_the_driver_of_an_agent_launches_with_nothing_heavy():
     modules = "nightlatch.agents.drive, nightlatch.agents.openai, nightlatch.runtime.child.effects"
     heavy = [*HEAVY, "email", "http", "pathlib", "random", "socket", "ssl", "subprocess", "threading"]
-    heavy = [name for name in heavy if name not in ("collections", "functools")]  # of importlib, in some versions
     program = (
         f"import sys; sys.path[:0] = {sys.path!r}\nimport {modules}\nprint([m for m in {heavy!r} if m in sys.modules])"
     )

@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections import deque
 
 from ....core.metering.call import AMPLE, Call, fit, is_lowered
-from ....core.units import METERED, UNITS
+from ....core.units import METERED
 from ....errors import StoreUnreachable
-from ....ledger.holds import EVERYTHING, Hold
+from ....ledger.holds import Hold
 from ....system import clock
 from ...shared import call_slots
 from .book import Book, InFlight
+from .caps import Caps, explained, parts
 from .left_calls import LeftCalls, names_of, self_granted
 
 TYPE_CHECKING = False
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
     from ....ledger.writer import Writer
     from ...shared.leases.lease import Lease
     from ..run.spending import Spending
-
-    Shared = tuple[str, str, str]  # job (or EVERYTHING), period, unit
+    from .caps import Shared
 
 _AGAIN = 0.25  # seconds until a call that waits for other runs is looked at again
 
@@ -51,13 +51,12 @@ class Accounts:
     ) -> None:
         """`used`: called with every amount, and its item. `folder`: the run's."""
         self._spending, self._lease = spending, lease
-        self._item_caps = [cap for cap in item_caps if cap.unit in METERED]
-        self._everything = [cap for cap in spending.everything if cap.unit in METERED]
         self._ledger, self._writer, self._run = ledger, writer, writer.run
         before = spending.before
-        taken = {unit: _parts(unit, before(unit, "run")) for unit in METERED}  # by the run, all attempts
-        taken["usd"] += _parts("doubt", before("doubt", "run"))
+        taken = {unit: parts(unit, before(unit, "run")) for unit in METERED}  # by the run, all attempts
+        taken["usd"] += parts("doubt", before("doubt", "run"))
         self._book = Book(writer, ledger.holds, taken, used)
+        self._caps = Caps(spending, item_caps, self._book, self._run.job)
         self._folder = folder
         self.slots = call_slots.path_of(folder, self._run.attempt)  # of calls that the gateway granted by itself
         self._waiting: deque[dict[str, Any]] = deque()
@@ -71,14 +70,10 @@ class Accounts:
         self.refused_at = 0.0
         self.refused = ""  # why the first call was refused, for people
         self.unpriced = ""  # why a call was refused for another reason than a cap
-        self.is_capped = bool(self._caps or self._item_caps or self._everything)
-        self._seen = self._caps
+        self.is_capped = bool(self._caps.of_job or self._caps.of_items or self._caps.of_everything)
+        self._seen = self._caps.of_job
         self._room_is_stale = False
         self._recover()
-
-    @property
-    def _caps(self) -> list[Cap]:
-        return [cap for cap in self._spending.caps if cap.unit in METERED]
 
     @property
     def is_metering(self) -> bool:
@@ -154,8 +149,8 @@ class Accounts:
 
     def serve(self) -> None:
         """Answer the calls that wait, in turn: one that does not fit yet keeps the later ones waiting too."""
-        if self._caps != self._seen:  # a person has changed them
-            self._seen, self.refused, self.refusals, self.defied = self._caps, "", 0, 0
+        if self._caps.of_job != self._seen:  # a person has changed them
+            self._seen, self.refused, self.refusals, self.defied = self._caps.of_job, "", 0, 0
             self._room_is_stale = True
         while self._waiting:
             if not self._lease.is_sure:  # calls are frozen, as the command is, until a renewal is confirmed
@@ -181,7 +176,7 @@ class Accounts:
     @property
     def room_is_stale(self) -> bool:
         """Does the gateway have outdated figures? Something else than its own calls has changed them."""
-        if self._caps != self._seen:
+        if self._caps.of_job != self._seen:
             self.serve()
         return self._room_is_stale
 
@@ -192,9 +187,10 @@ class Accounts:
         continue the run, or other runs share a cap, a call has to be in the ledger before it is forwarded.
         """
         self._room_is_stale = False
-        if self._waiting or self._item_caps or self._shared() or self._ledger.many_machines or not self._lease.is_sure:
+        others = self._caps.of_items or self._caps.shared or self._ledger.many_machines
+        if self._waiting or others or not self._lease.is_sure:
             return {"room": None, "seen": self.last}
-        left, _ = self._left("", {})
+        left, _ = self._caps.left("", {})
         return {
             "room": left,
             "seen": self.last,
@@ -209,21 +205,21 @@ class Accounts:
         undecided: dict[str, Any] = {}
 
         def decide(taken: dict[Shared, int]) -> Hold | None:
-            left, binding = self._left(item, taken)
+            left, binding = self._caps.left(item, taken)
             output = fit(call, left)
             ample = min(call.wanted, max(AMPLE, call.lowest))
             short = output is None or output < ample
-            if short and self._book.flying and self._fits_later(call, left):
+            if short and self._book.flying and self._caps.fits_later(call, left):
                 undecided["answer"] = None
             elif (output is None or is_lowered(call, output)) and not call.counted:
                 undecided["answer"] = {"count": True}
             elif output is None:
-                undecided["answer"] = {"refused": self._explained(call, left), "cap": str(binding)}
+                undecided["answer"] = {"refused": explained(call, left), "cap": str(binding)}
             else:
                 return self._hold_for(call, output, message)
             return None
 
-        shared = self._shared()
+        shared = self._caps.shared
         if shared:
             hold = self._ledger.holds.put_within(shared, decide)
         else:
@@ -233,10 +229,13 @@ class Accounts:
         if hold is None:
             answer: dict[str, Any] | None = undecided["answer"]
             return answer
+        if not self._lease.is_sure:  # put too late for a successor to have seen it
+            self._ledger.holds.forget([hold])
+            return None
         if self._spending.days:
             try:
                 by_attempt = {unit: self._book.taken_now(unit) + getattr(hold, unit) for unit in METERED}
-                self._spending.days.open_for(by_attempt, self._caps)
+                self._spending.days.open_for(by_attempt, self._caps.of_job)
             except StoreUnreachable:
                 self._ledger.holds.forget([hold])
                 raise
@@ -260,47 +259,6 @@ class Accounts:
             output=output,
             **names_of(message),
         )
-
-    def _shared(self) -> list[Shared]:
-        mine = [(self._run.job, cap.period, cap.unit) for cap in self._caps if cap.period != "run"]
-        return mine + [(EVERYTHING, cap.period, cap.unit) for cap in self._everything]
-
-    def _left(self, item: str, taken: dict[Shared, int]) -> tuple[dict[str, int], Cap | None]:
-        """What is left of each unit under all caps; and the cap that leaves the least of its amount."""
-        left: dict[str, int] = {}
-        binding: tuple[float, Cap] | None = None
-        for cap, used in self._used(item, taken):
-            rest = _parts(cap.unit, cap.amount) - used
-            left[cap.unit] = min(left.get(cap.unit, rest), rest)
-            part = rest / max(_parts(cap.unit, cap.amount), 1)
-            if binding is None or part < binding[0]:
-                binding = part, cap
-        return left, binding[1] if binding else None
-
-    def _used(self, item: str, taken: dict[Shared, int]) -> Iterable[tuple[Cap, int]]:
-        for cap in self._caps:
-            if cap.period == "run":
-                yield cap, self._book.taken(cap.unit)
-            else:
-                elsewhere = self._spending.elsewhere
-                doubt = elsewhere("doubt", cap.period) if cap.unit == "usd" else 0
-                yield cap, taken[self._run.job, cap.period, cap.unit] + elsewhere(cap.unit, cap.period) + doubt
-        for cap in self._everything:
-            yield cap, taken[EVERYTHING, cap.period, cap.unit]
-        for cap in self._item_caps if item else ():
-            yield cap, self._book.taken_by(item, cap.unit)
-
-    def _fits_later(self, call: Call, left: dict[str, int]) -> bool:
-        """Would it fit if the calls in flight here turned out to cost nothing?"""
-        flying = self._book.flying.values()
-        later = {unit: rest + sum(one.amount(unit) for one in flying) for unit, rest in left.items()}
-        return fit(call, later) is not None
-
-    def _explained(self, call: Call, left: dict[str, int]) -> str:
-        least = call.bound(min(call.wanted, call.lowest))
-        parts = [f"{_shown(unit, rest)} left" for unit, rest in left.items() if least[unit] > rest]
-        needed = [_shown(unit, least[unit]) for unit, rest in left.items() if least[unit] > rest]
-        return f"{', '.join(parts)}, and a call may take {', '.join(needed)}"
 
     # ── time ──
 
@@ -330,12 +288,3 @@ class Accounts:
     @property
     def held(self) -> int:
         return len(self._book.flying)
-
-
-def _parts(unit: str, amount: float) -> int:
-    scale = UNITS[unit].scale
-    return round(amount * scale)
-
-
-def _shown(unit: str, parts: int) -> str:
-    return f"{unit}={UNITS[unit].show(max(parts, 0) / UNITS[unit].scale)}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from ....core import budget
 from ....core.units import METERED
-from ....errors import Error, NotAllowed, Stop, StoreUnreachable
+from ....errors import NotAllowed, Stop, StoreUnreachable
 from ....ledger import kinds
 from ....system import clock
 from ....system.redaction import Redactor
 from ...shared.replies import DeferredReply, refusal
 from ..run.unwritten import Unwritten
 from . import verbs
+from .step_verbs import StepVerbs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,16 +22,13 @@ if TYPE_CHECKING:
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Records, Writer
     from ...shared.leases.lease import Lease
-    from ...shared.steps.nested_runs import NestedRuns
-    from ...shared.steps.recorder import Recorder
     from ..agents.at_work import AgentsAtWork
     from ..batches.batch import Checkpoints
     from ..effects.effect_requests import EffectRequests
     from ..publishing.publish_requests import PublishRequests
     from ..run.watch import RunWatch
     from .reported import Reported
-
-    Record = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+    from .step_verbs import Record
 
 
 class Listener:
@@ -51,7 +49,6 @@ class Listener:
         self.hidden = Redactor()
         self._lease, self._ledger, self._writer, self._watch = lease, ledger, writer, watch
         self._bound = bound  # sets the deadline of what the command is doing right now
-        self._own: Recorder | None = None  # for steps that are not in a nested run
         self._batch = batch
         self.unwritten = Unwritten(writer, folder, reported.unwritten)
         self.is_metered: Callable[[], bool] = bool  # has the gateway counted a call?
@@ -61,41 +58,40 @@ class Listener:
         self._folder = folder
         self._effects: EffectRequests | None = None
         self._published: PublishRequests | None = None
-        self._nested_runs: NestedRuns | None = None
+        self._steps = StepVerbs(lease, ledger, writer, folder, self._redacted, self._progressed)
         self.agents: Callable[[], AgentsAtWork] | None = None  # what its command launched at a vendor
         self.why_ending: Callable[[], str] = str  # why the run is being ended from outside; "": it is not
-        self._child_writes = False  # the command writes steps and nested runs itself
 
     def answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any] | DeferredReply]:
         """An answer for each. What is recorded together is answered first; the others one by one."""
         replies: dict[int, dict[str, Any] | DeferredReply] = {}
         together: dict[Record, list[int]] = {}
         for place, request in enumerate(requests):
-            many = verbs.find(self, request.get("do"), verbs.MANY)
+            many = verbs.find(self._steps, request.get("do"), verbs.MANY)
             if many and (record := many(request)):
                 together.setdefault(record, []).append(place)
         for record, places in together.items():
             replies.update(zip(places, record([requests[place] for place in places]), strict=True))
-            self._watch.progressed(clock.now())
+            self._progressed()
         return [replies[place] if place in replies else self._answer(request) for place, request in enumerate(requests)]
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any] | DeferredReply:
         try:
             verb = request.pop("do", "")
-            own, drivers = verbs.find(self, verb), verbs.find(self._batch, verb)
+            own, drivers = verbs.find(self, verb) or verbs.find(self._steps, verb), verbs.find(self._batch, verb)
             method = own or drivers
             if method is None:
-                raise verbs.unknown(verb, *filter(None, (self, self._batch)))
+                raise verbs.unknown(verb, self, self._steps, *filter(None, [self._batch]))
             answer: dict[str, Any] | DeferredReply = method(request)
             if not own:
-                self._watch.progressed(clock.now())
+                self._progressed()
             return answer if isinstance(answer, DeferredReply) else {"ok": True, **answer}
         except (Stop, Exception) as error:  # noqa: BLE001 - whatever a command sends, its supervisor goes on
             return refusal(error)
 
     def tick(self, now: float) -> float:
         """Write what waited to be written together; returns when to call this again."""
-        return self._nested_runs.tick(now) if self._nested_runs else float("inf")
+        return self._steps.tick(now)
 
     def overdue(self, now: float) -> tuple[str, str, float] | None:
         """(status, reason, grace) if the run has to end now, since an effect takes longer than it may."""
@@ -107,59 +103,17 @@ class Listener:
             self._effects.abandon()
         if self._published:
             self._published.finish()
-        if self._nested_runs or self._child_writes:
-            self._nested.abandon(child_writes=self._child_writes)
+        self._steps.abandon()
 
-    @property
-    def _nested(self) -> NestedRuns:
-        if self._nested_runs is None:
-            from ...shared.steps.nested_runs import NestedRuns
-
-            self._nested_runs = NestedRuns(self._lease, self._ledger, self._writer.run, self._folder, self._redacted)
-        return self._nested_runs
-
-    def _recorder(self, run: str) -> Recorder:
-        if run:
-            return self._nested.recorder(run)
-        if self._own is None:
-            from ...shared.steps.recorder import Recorder
-
-            writer = self._writer
-            self._own = Recorder(self._ledger, writer.steps, self._folder, self._redacted, writer.progress)
-        return self._own
-
-    # ── verbs that are recorded together: each returns the method that records all that came at once ──
-
-    def many_step(self, request: dict[str, Any]) -> Record | None:
-        return self._record_nested if request.get("run") else self._record_steps
-
-    def many_close(self, request: dict[str, Any]) -> Record | None:
-        return self._record_nested if request.get("run") else None
-
-    def _record_steps(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        try:
-            self._recorder("").write(requests)
-        except (Error, Stop) as error:
-            return [refusal(error)] * len(requests)
-        except Exception as error:  # noqa: BLE001 - what the command sends does not end its supervisor
-            if len(requests) == 1:
-                return [refusal(error)]
-            return [self._record_steps([request])[0] for request in requests]  # one of them is wrong, not all
-        return [{"ok": True}] * len(requests)
-
-    def _record_nested(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Steps and ends of nested runs."""
-        try:
-            return self._nested.record(requests)
-        except (Stop, Exception) as error:  # noqa: BLE001 - as above
-            return [refusal(error)] * len(requests)
+    def _progressed(self) -> None:
+        self._watch.progressed(clock.now())
 
     # ── verbs that are answered one by one ──
 
     def do_progress(self, request: dict[str, Any]) -> dict[str, Any]:
         done, total = (_count(request.get(name)) for name in ("done", "total"))
         self._writer.progress(done, total, self._redacted(str(request.get("message") or "")))
-        self._watch.progressed(clock.now())
+        self._progressed()
         return {"waiting": self._batch.waiting()} if self._batch else {}
 
     def do_spend(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -208,35 +162,11 @@ class Listener:
         self._check_held()
         return {}
 
-    def do_known(self, request: dict[str, Any]) -> dict[str, Any]:
-        return self._recorder(str(request.get("run") or "")).known()
-
-    def do_direct_writer(self, _: dict[str, Any]) -> dict[str, Any]:
-        from ....system.durable import inode
-        from ...shared.effect_records import ledger_is_per_machine
-
-        address, store = self._ledger.address, self._lease.store
-        if address:
-            self._writer.let_child_write_steps()
-        self._child_writes = self._child_writes or bool(address)
-        return {
-            "ledger": address,
-            "inode": inode(address),
-            "store": "" if ledger_is_per_machine(store, self._ledger) else store.url,
-        }
-
     def do_moved(self, request: dict[str, Any]) -> dict[str, Any]:
-        self._watch.progressed(clock.now())
+        self._progressed()
         if request.get("waits") and self._batch:
             self._batch.waits(self._reported_by(request))
         return {}
-
-    def do_open(self, request: dict[str, Any]) -> dict[str, Any]:
-        self._watch.progressed(clock.now())
-        return self._nested.open(str(request["key"]))
-
-    def do_close(self, _: dict[str, Any]) -> dict[str, Any]:
-        raise ValueError("`close` is about a run inside this one: give the `run` that `open` answered with")
 
     # ── verbs that are answered from a thread: a store, or a target, may be far away ──
 
@@ -258,14 +188,14 @@ class Listener:
     def do_agent_begin(self, request: dict[str, Any]) -> DeferredReply:
         agents, item = self._at_work(), self._reported_by(request)
         caps = self.item_caps if request.get("item") else ()
-        self._watch.progressed(clock.now())
+        self._progressed()
         return DeferredReply(lambda: agents.begin(request, caps, item.used))
 
     def do_agent(self, request: dict[str, Any]) -> DeferredReply:
         agents, reported = self._at_work(), self._reported_by(request)
         reported.refused = self._redacted(str(request.get("refused") or "")) or reported.refused
         if request.get("moved"):
-            self._watch.progressed(clock.now())
+            self._progressed()
 
         def record() -> dict[str, Any]:
             more = agents.record(request)
@@ -312,7 +242,7 @@ class Listener:
                 self._lease, self._ledger, self._writer, self.reported, self._redacted, self._bound
             )
         effects = self._effects
-        self._watch.progressed(clock.now())
+        self._progressed()
         return DeferredReply(lambda: effects.answer(verb, request))
 
     def _publish(self, verb: str, request: dict[str, Any]) -> DeferredReply:
@@ -321,7 +251,7 @@ class Listener:
             from ..publishing.publish_requests import PublishRequests
 
             self._published = PublishRequests(self._lease, self._ledger, self._writer)
-        self._watch.progressed(clock.now())
+        self._progressed()
         return self._published.later(verb, request)
 
     def _reported_by(self, request: dict[str, Any]) -> Reported:
