@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,8 @@ from nightlatch.core import statuses
 from nightlatch.ledger import open_for
 from nightlatch.system import identity
 from tests.support.clones import begun, git
-from tests.support.programs import TOOL, children, nightlatch, start, until
+from tests.support.git_remote import Remote
+from tests.support.programs import TOOL, children, environment, nightlatch, start, until
 from tests.support.servers.git import git_repository
 
 ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "10"))
@@ -286,3 +288,62 @@ def test_stopped_in_a_publish_of_its_command_and_overtaken_it_is_refused_and_sho
     assert run and (run.attempt, run.status) == (2, statuses.SUCCEEDED)
     refused = nightlatch(store, "show", run.id, env={"COLUMNS": "300"}).stdout.partition("\nrefused\n")[2]
     assert f"refused: folder://{identity.machine()}{site}, by attempt 1 with token " in refused
+
+
+# ── machines that share a git store, each with its own ledger; the articles are in another repository ──
+
+DOES_NOT_SETTLE = """
+from nightlatch.cli.main import main
+from nightlatch.errors import StoreUnreachable
+from nightlatch.store.git.store import GitStore
+
+def settle(*_, **__):
+    raise StoreUnreachable("the store is away")
+
+GitStore.settle = settle
+main()
+"""
+
+
+@pytest.fixture
+def shared(tmp_path: Path, file_remote: Remote) -> Place:
+    return Place(tmp_path, file_remote.store_url)
+
+
+def on_another_machine(place: Place, key: str) -> subprocess.CompletedProcess[str]:
+    env = {"XDG_STATE_HOME": str(place.folder / "another")}
+    return nightlatch(place.store, *place.words(key), cwd=place.folder, env=env)
+
+
+def test_killed_when_its_push_had_landed_another_machine_adopts_it(shared: Place):
+    hook = shared.remote / "hooks" / "post-receive"
+    hook.write_text(HOOK.format(pid=shared.folder / "pid"))
+    hook.chmod(0o755)
+    running = shared.start("k", AWAIT_PID + WORK)
+    shared.tell_pid(running)
+    assert running.wait(60) == -signal.SIGKILL
+    again = on_another_machine(shared, "k")
+    assert again.returncode == 0 and "published by attempt 1 on " in again.stderr, again.stderr
+    assert shared.attempts("k") == ["1"], "the work is not done twice"
+    assert shared.articles("k") == 1
+    assert "its key is done already" in shared.run("k").stderr
+
+
+def test_what_was_pushed_and_could_not_be_settled_another_machine_adopts(shared: Place):
+    words = [sys.executable, "-c", DOES_NOT_SETTLE, *shared.words("k", WORK, "--ttl", "3s")]
+    first = subprocess.run(words, env=environment(shared.store), cwd=shared.folder, capture_output=True, text=True)
+    assert first.returncode and shared.articles("k") == 1, first.stderr
+    again = on_another_machine(shared, "k")
+    assert again.returncode == 0 and "published by attempt 1 on " in again.stderr, again.stderr
+    assert shared.attempts("k") == ["1"]
+    assert shared.articles("k") == 1
+
+
+def test_what_a_command_pushed_itself_is_not_taken_for_its_result(shared: Place):
+    """It was killed before its end: the work is done again, although a commit with its token is on the branch."""
+    part = f'{WORK}\n{TOOL} push {shared.remote} main\nkill -9 "$(cat "$1/pid")"; sleep 600'
+    running = shared.start("k", AWAIT_PID + part)
+    shared.tell_pid(running)
+    assert running.wait(60) == -signal.SIGKILL, running.communicate()
+    again = on_another_machine(shared, "k")
+    assert again.returncode == 0 and len(shared.attempts("k")) == 2, again.stderr

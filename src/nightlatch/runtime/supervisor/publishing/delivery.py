@@ -14,6 +14,7 @@ from .workspace import Workspace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....core.job import Job
+    from ....core.model import Begun
     from ....core.protocols import Gate
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Writer
@@ -44,13 +45,18 @@ class Delivery:
         """Was the key settled in one push with the result?"""
         return self._publication.settled
 
-    def begin(self, lease: Lease, ledger: Ledger, writer: Writer) -> str:
+    @property
+    def may_have_pushed(self) -> bool:
+        """Is its commit on the branch, or is that not known? Then other machines must look before they do it again."""
+        return self._publication.may_have_pushed
+
+    def begin(self, lease: Lease, ledger: Ledger, writer: Writer, elsewhere: list[Begun]) -> str:
         """Make the workspace. Returns "" if the work is to be done; otherwise how an earlier attempt's work came to be
-        published, so that there is nothing to do."""
+        published, so that there is nothing to do. `elsewhere`: attempts that other ledgers know of."""
         run = writer.run
         self._writer = writer
         done = None if self._job.again else (self._job.name, run.key)
-        self._publisher = Publisher(lease=lease, run=run.id, job=self._job.name, done=done)
+        self._publisher = Publisher(lease=lease, run=run.id, job=self._job.name, done=done, attempt=run.attempt)
         self.workspace = Workspace.make(lease.store.folder, f"{run.id}-{run.attempt}", self._source)
         self.path = os.path.join(self.workspace.path, self._job.cwd)
         writer.event(kinds.WORKSPACE, path=self.workspace.path, commit=self.workspace.commit or None)
@@ -58,6 +64,9 @@ class Delivery:
             recovered = self._publication.recover(ledger, self.workspace, writer, self._publisher)
             if recovered:
                 return recovered
+        for other in reversed(elsewhere):
+            if self._publication.adopt(other, self.workspace, writer, self._publisher):
+                return f"published by attempt {other.attempt} on {other.host}"
         if not os.path.isdir(self.path):
             raise UsageError(f"--cwd {self._job.cwd}: there is no such folder in the workspace")
         return ""
@@ -86,7 +95,7 @@ class Delivery:
         """Publish what was approved, from the workspace that an earlier attempt left; returns how."""
         run = writer.run
         done = None if self._job.again else (self._job.name, run.key)
-        publisher = Publisher(lease=lease, run=run.id, job=self._job.name, done=done)
+        publisher = Publisher(lease=lease, run=run.id, job=self._job.name, done=done, attempt=run.attempt)
         return held.land(self._publication, self._source, ledger, writer, publisher, definition)
 
     def kept(self, reason: str) -> str:

@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ....core.model import Begun
     from ....core.protocols import Gate
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Writer
@@ -40,6 +41,7 @@ class Publication:
                 "two --publish have the same target, and the second would replace the first: name different targets"
             )
         self.settled = False  # the key was settled with a push
+        self.may_have_pushed = False
 
     @property
     def gates(self) -> list[Gate]:
@@ -53,10 +55,25 @@ class Publication:
         self, targets: Sequence[Target], workspace: Workspace, writer: Writer, publisher: Publisher,
         stage: CommandFolder | None = None,
     ) -> None:  # fmt: skip
-        for target, facts, _ in land(targets, workspace, writer, publisher, stage=stage):
+        self.may_have_pushed = any(isinstance(target, PushTarget) for target in targets)
+        try:
+            landed = land(targets, workspace, writer, publisher, stage=stage)
+        except (Conflict, UsageError, NothingToPublish):
+            self.may_have_pushed = False  # the branch comes last, and an earlier target, or the branch, refused
+            raise
+        for target, facts, _ in landed:
             self.settled = (
                 isinstance(target, PushTarget) and publisher.done is not None and facts["commit"] != facts["base"]
             )
+
+    def adopt(self, other: Begun, fresh: Workspace, writer: Writer, publisher: Publisher) -> bool:
+        """Has an attempt of another machine, whose journal is there, published all of it? Its commit says so: the
+        branch comes last."""
+        target = self.targets[-1] if self.targets else None
+        if not isinstance(target, PushTarget) or not target.has_result_of(other, publisher, fresh):
+            return False
+        writer.event(kinds.PUBLISHED, attempt=other.attempt, target=target.gate.url, adopted=True)
+        return True
 
     def recover(self, ledger: Ledger, fresh: Workspace, writer: Writer, publisher: Publisher) -> str:
         """Finish what an earlier attempt had begun to publish. Returns how; "" if the work has to be done (again).

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from contextlib import contextmanager
 
 from ....core.value import value
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ....core.fence import Landing
+    from ....core.model import Begun
     from ....gates.git import Git
     from ...shared.leases.lease import Lease
     from .clone import Source
@@ -54,6 +56,12 @@ class Publisher:
     run: str
     job: str
     done: tuple[str, str] | None  # the key that may be settled in one step with a push
+    attempt: int = 0  # whose result this is; 0: a part of the work, published by the command
+
+    @property
+    def trailers(self) -> dict[str, str]:
+        """Beside the lease's. The attempt only where the push completes it: then another machine can know."""
+        return {"Nightlatch-Run": self.run} | ({"Nightlatch-Attempt": str(self.attempt)} if self.attempt else {})
 
 
 class ReplaceTarget:
@@ -230,12 +238,9 @@ class PushTarget:
             return {"commit": "", "base": ""}
         work = self._work(workspace)
         if tip != workspace.commit:
-            trailers = {
-                "Nightlatch-Job": publisher.lease.name,
-                "Nightlatch-Run": publisher.run,
-                "Nightlatch-Token": str(publisher.lease.token),
-            }
-            tip = work.add_trailers(tip, trailers)
+            lease = publisher.lease
+            own = {"Nightlatch-Job": lease.name, **publisher.trailers, "Nightlatch-Token": str(lease.token)}
+            tip = work.add_trailers(tip, own)
         return {"commit": tip, "base": workspace.commit, "run": publisher.run, "token": str(publisher.lease.token)}
 
     def landed(self, facts: Facts, fresh: Workspace | CommandFolder) -> str:
@@ -254,10 +259,22 @@ class PushTarget:
         if work.contains(facts["commit"], tip):
             return True
         since = f"{facts['base']}..{tip}" if facts["base"] and work.contains(facts["base"], tip) else tip
-        words = [f"--grep=^Nightlatch-Run: {facts['run']}$", f"--grep=^Nightlatch-Token: {facts['token']}$"]
+        return self._has_trailers(work, since, Run=facts["run"], Token=facts["token"])
+
+    def has_result_of(self, other: Begun, publisher: Publisher, fresh: Workspace) -> bool:
+        """Does the branch have the commit that completed an attempt of another machine?"""
+        if not fresh.commit:
+            return False
+        job = re.sub(r"([][.*^$\\])", r"\\\1", publisher.lease.name)
+        number = "[0-9][0-9]*"  # the attempts that the list counts are those of all machines
+        return self._has_trailers(self._work(fresh), fresh.commit, Job=job, Attempt=number, Token=str(other.token))
+
+    def _has_trailers(self, work: Any, since: str, **trailers: str) -> bool:
+        """`trailers`: basic regular expressions."""
+        words = [f"--grep=^Nightlatch-{name}: {text}$" for name, text in trailers.items()]
         code, found, stderr = work.run("log", "--all-match", *words, "--format=%H", "-1", since)
         if code:
-            raise GateUnreachable(f"{self.gate.url} could not be searched for run {facts['run']}: {stderr.strip()}")
+            raise GateUnreachable(f"{self.gate.url} could not be searched for {trailers}: {stderr.strip()}")
         return bool(found)
 
     def intact(self, facts: Facts, left: Workspace) -> bool:
@@ -273,7 +290,7 @@ class PushTarget:
             publisher.lease,
             folder=workspace.path,
             done=publisher.done,
-            trailers={"Nightlatch-Run": publisher.run},
+            trailers=publisher.trailers,
             guard=workspace.guard,
         )
 

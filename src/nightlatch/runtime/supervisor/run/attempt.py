@@ -98,7 +98,7 @@ class SealedAttempt:
                 for path in self.job.input:
                     self.writer.event(kinds.INPUT, path=os.path.abspath(path), sha256=fingerprint.of(path))
             if self.delivery:
-                self.recovered = self.delivery.begin(self.lease, self.ledger, self.writer)
+                self.recovered = self.delivery.begin(self.lease, self.ledger, self.writer, self.start.elsewhere)
                 if self.recovered:
                     self.ending.take(Ended())
 
@@ -214,7 +214,7 @@ class SealedAttempt:
                 from .waiting import Signals
 
                 self.signals = Signals(self.start.supervision)
-            if held is None:
+            if held is None and not (self.delivery and self.delivery.may_have_pushed and status != statuses.SUCCEEDED):
                 end_begun(self.start, self.lease, ended)
             if self.delivery:
                 self.delivery.end(keep=status != statuses.SUCCEEDED or self.planned)

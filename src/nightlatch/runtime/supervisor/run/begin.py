@@ -42,12 +42,12 @@ def seal(start: Pipeline, lease: Lease, key: str) -> Writer | Verdict:
     if not settled and (verdict := _held_back(start, opened)):
         return verdict
     start.number = ledger.tries(opened) + 1
-    decided = elsewhere = None
+    decided = None
     if store.lists_begun:
         from . import begun
 
         decided = begun.decision(store, ledger, opened) if opened.status == statuses.RUNNING else None
-        elsewhere = begun.elsewhere(lease, ledger, opened) if lease.begun and not settled else None
+        start.elsewhere = begun.elsewhere(lease, ledger, opened) if lease.begun and not settled else []
     start.publishes = start.only_publishes(opened)
     start.edited = bool(opened.approved) and not opened.attempt and opened.definition != definition(job)
     try:
@@ -71,14 +71,15 @@ def seal(start: Pipeline, lease: Lease, key: str) -> Writer | Verdict:
         skipped = writer.finish(statuses.SUCCEEDED, exit_code=0, reason="its key is done already")
         end_begun(start, lease, skipped)
         return start.conclude(skipped, 0)
-    if elsewhere:
-        facts = {"attempt": elsewhere.attempt, "host": elsewhere.host, "token": elsewhere.token}
+    if start.elsewhere:
+        newest = start.elsewhere[-1]
+        facts = {"attempt": newest.attempt, "host": newest.host, "token": newest.token}
         ledger.note(job.name, kinds.BEGUN_ELSEWHERE, run=opened.id, **facts)
         writer.event(kinds.BEGUN_ELSEWHERE, **facts)
         if job.when_lost == "doubt":
             from .begun import sentence
 
-            doubtful = writer.finish(statuses.IN_DOUBT, reason=sentence(elsewhere))
+            doubtful = writer.finish(statuses.IN_DOUBT, reason=sentence(newest))
             return start.conclude(doubtful, statuses.exit_code(doubtful.status))
     return writer
 

@@ -29,12 +29,12 @@ def entry(ledger: Ledger, job: str, key: str) -> Begun:
     return Begun(key=key, attempt=known.attempt + 1 if known else 1)
 
 
-def elsewhere(lease: Lease, ledger: Ledger, run: RunRow) -> Begun | None:
-    """The newest attempt of this run that another machine began and did not end, and nobody has decided."""
+def elsewhere(lease: Lease, ledger: Ledger, run: RunRow) -> list[Begun]:
+    """The attempts of this run that other machines began and did not end, and nobody has decided; the newest last."""
     listed = [one for one in lease.begun if one.key == run.key]
     here = {attempt.token for attempt in ledger.attempts(run.id)} if listed else set()
     unknown = [one for one in listed if one.token not in here]
-    return next((one for one in reversed(unknown) if not _decision(lease.store, run.job, run.key, one.token)), None)
+    return [one for one in unknown if not _decision(lease.store, run.job, run.key, one.token)]
 
 
 def sentence(one: Begun) -> str:

@@ -50,6 +50,7 @@ class Pipeline(Preflight):
         self.delivery: Delivery | None = None
         self.attempt: SealedAttempt | None = None
         self.number = 1  # of this try, counted across supervisors
+        self.elsewhere: list[Begun] = []  # attempts of this key that other machines began and did not end
         self.publishes = False  # a plan of it was approved: the command is not run again
         self.edited = False  # the job was edited while its run waited, unstarted, for an approval
         self.unsealed = ""  # the key whose lease could not be taken, because a gate could not be sealed
