@@ -14,7 +14,7 @@ import time
 
 import aiohttp
 
-CALLS = int(os.environ.get("BENCH_CALLS", "150"))
+CALLS = int(os.environ.get("BENCH_CALLS", "400"))
 SIZES = {"400 B": 400, "46 KB": 46_000}
 
 

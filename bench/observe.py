@@ -167,3 +167,14 @@ def _insert(ledger: Ledger, table: str, columns: list[str], rows: Iterable[tuple
             for row in rows:
                 copy.write_row(row)
         cursor.execute(f"ANALYZE {schema}.{table}")
+
+
+def execute(ledger: Ledger, sql: str) -> None:
+    """A statement that may take minutes."""
+    if not ledger.many_machines:
+        with closing(sqlite3.connect(ledger.address)) as connection, connection:
+            connection.execute(sql.format(prefix=""))
+        return
+    address, _, schema = ledger.address.partition("?schema=")
+    with psycopg.connect(address) as server:
+        server.execute(sql.format(prefix=f"{schema}."))

@@ -31,7 +31,7 @@ from nightlatch.web.draw import FOLDER
 from nightlatch.web.made_up import MadeUp
 
 from . import timing
-from .observe import JOBS, LARGE, SMALL, _insert, fill
+from .observe import JOBS, LARGE, SMALL, _insert, execute, fill
 
 GOAL, GOAL_VERBS = 1.5, 1.15
 ENTRIES, LONG = 6, 100_000  # journal entries of a run, and of the longest
@@ -79,8 +79,7 @@ def _fill(where: str, size: int) -> None:
     )
     columns = ["chain", "seq", "at", "kind", "body", "hash"]
     now = round(time.time() * 1000)
-    more = ((new_id(), seq, now - 86_400_000 * 30, "usage", "", "") for _ in range(size) for seq in range(1, ENTRIES))
-    _insert(ledger, "journal", columns, more)
+    _write_more(ledger, size, now - 86_400_000 * 30)
     due = time.time() + 3600
     rows = [Row(job=f"job{n:03d}", slot=due - 86400, next_due=due, schedule="0 2 * * *\nUTC") for n in range(JOBS)]
     store.advance([row.move(identity.new_id()) for row in rows])
@@ -96,6 +95,25 @@ def _fill(where: str, size: int) -> None:
         ledger._tables.sql(f"UPDATE {{prefix}}run SET seq = {begin + LONG} WHERE id = '{long.id}'")
     )
     _analyze(ledger)
+
+
+def _write_more(ledger: Ledger, size: int, at: int) -> None:
+    """The rest of the journal, five entries for each of `size` chains, written by the database itself."""
+    spread = f"(n * 2654435761) % {1 << 40}"  # every number once, in no order: as ids of runs are
+    if ledger.many_machines:
+        source = f"generate_series(1, {size}) AS n, generate_series(1, {ENTRIES - 1}) AS seq"
+        chain, counted = f"lpad(to_hex({spread}), 12, '0')", ""
+    else:
+        source, chain = "numbers, seqs", f"printf('%012x', {spread})"
+        counted = (
+            f"WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {size}), "
+            f"seqs(seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM seqs WHERE seq < {ENTRIES - 1})"
+        )
+    execute(
+        ledger,
+        f"{counted} INSERT INTO {{prefix}}journal (chain, seq, at, kind, body, hash) "
+        f"SELECT {chain}, seq, {at}, 'usage', '', '' FROM {source}",
+    )
 
 
 def _analyze(ledger: Ledger) -> None:

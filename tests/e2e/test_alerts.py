@@ -1,4 +1,4 @@
-"""Alerts from a plain command line: told by a process that the run leaves behind, which the run does not wait for."""
+"""Alerts from a plain command line: sent by a process that the run leaves behind, which the run does not wait for."""
 
 from __future__ import annotations
 

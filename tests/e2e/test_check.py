@@ -107,6 +107,17 @@ def test_a_beginner_serves_the_example_and_sees_its_first_run(home: Home) -> Non
     try:
         until(lambda: '"status": "succeeded"' in home("runs", "--json").stdout)
         assert "hello" in home("slots").stdout
+        second = subprocess.Popen(
+            [*NIGHTLATCH, "serve"], cwd=home.site, env=home.env, stderr=subprocess.PIPE, text=True
+        )
+        assert second.stderr and "another `nightlatch serve` of this file" in second.stderr.readline()
+        second.terminate()
+        second.communicate(timeout=60)
+        other = home.home / "nightlatch.toml"
+        other.write_text(home.file.read_text())
+        (line,) = [one for one in home("check", "--config", str(other)).stdout.splitlines() if "also in" in one]
+        assert str(home.file) in line
+        assert "also in" not in home("check").stdout
     finally:
         serving.terminate()
         assert serving.wait(60) == 0

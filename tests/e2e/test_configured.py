@@ -104,7 +104,7 @@ def test_what_an_env_file_holds_reaches_the_command_and_nothing_else(site: Site)
     assert done.returncode == 78 and "secrets.env:1: write NAME=VALUE" in done.stderr
     os.remove(site.folder / "secrets.env")
     assert "env_file secrets.env cannot be read" in site.nightlatch("run", "night", "--new").stderr
-    assert site.runs()[0]["status"] == "failed", "it is recorded, for whoever looks in the morning"
+    assert site.runs()[0]["status"] == "failed", "it is recorded, and shown in the morning"
 
 
 def test_a_slot_by_name(site: Site) -> None:

@@ -93,7 +93,7 @@ def test_bare_shows_what_needs_you_first_and_each_row_ends_in_what_to_type(sqlit
         "done",
     ]
     assert last == "type `nightlatch` and the last column" and "exit code 3" in shown
-    for line in lines:  # as it stands there, it can be typed
+    for line in lines:  # it can be typed as it is
         assert nightlatch(sqlite_url, "show", line[-1]).returncode == 0 and len(line[-1]) == 4
 
 

@@ -1,4 +1,4 @@
-"""`nightlatch once`: an effect is done once, and after a crash never repeated unasked."""
+"""`nightlatch once`: an effect is done once, and after a crash repeated only if somebody decides so."""
 
 from __future__ import annotations
 

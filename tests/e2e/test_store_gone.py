@@ -11,7 +11,7 @@ from tests.support.disks import mounting
 from tests.support.programs import TOOL, environment, nightlatch, said
 
 
-def test_a_store_whose_file_is_gone_is_not_made_anew_unasked(sqlite_url, tmp_path):
+def test_a_store_whose_file_is_gone_is_not_made_anew_silently(sqlite_url, tmp_path):
     file = tmp_path / "state" / "nightlatch.db"
     assert nightlatch(sqlite_url, "run", "job", "--key", "k", "--timeout", "1h", "--", "true").returncode == 0
     kept = file.read_bytes(), Path(f"{file}-wal").read_bytes()

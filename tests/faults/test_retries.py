@@ -1,4 +1,4 @@
-"""Between two tries a run is `waiting` in the ledger, without a lease: no retry is lost, and none comes unasked."""
+"""Between two tries a run is `waiting` in the ledger, without a lease: no retry is lost, and none is made too early."""
 
 from __future__ import annotations
 

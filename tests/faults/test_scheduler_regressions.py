@@ -540,6 +540,28 @@ def test_a_file_from_before_two_edits_is_old_though_it_is_in_force_again_what_it
     assert definition.judge(back, "d1", asleep, shared=True) == definition.OLD
 
 
+def test_a_definition_whose_move_failed_was_not_served_and_comes_into_force_at_the_next_look(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A revert is allowed to a machine that served what is in force. One that believed that it had served the reverted
+    one already would be old for ever."""
+    hourly = job("job", "every 1h")
+    for mine in ("d0", "d1"):
+        world.scheduler.serve({"job": Scheduled(hourly, mine)})
+        world.after(0)
+    world.scheduler.serve({"job": Scheduled(hourly, "d0")})
+    with monkeypatch.context() as away:
+        away.setattr(world.store, "advance", _unreachable)
+        with pytest.raises(StoreUnreachable):
+            world.after(0)
+    world.after(0)
+    assert world.row("job").definition == "d0"
+
+
+def _unreachable(*_: object) -> None:
+    raise StoreUnreachable("away")
+
+
 def _started(job: Job, store: str, claim: Any) -> int:
     """The exit code of a start in a process of its own: a supervisor ends every child of its process."""
     pid = os.fork()

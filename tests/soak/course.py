@@ -7,6 +7,7 @@ a file only) or `memory` (a git store loses its done keys).
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import sys
@@ -53,6 +54,7 @@ def guarded(store: str, gate: str, where: Place, seconds: float, seed: str, *, f
 def simulated(kind: str, seconds: float, seed: str) -> Found:
     """Seeds of the scheduler's simulator, each a virtual day with many faults, or thirty, until the time is over."""
     found, chance, over = Found(), random.Random(seed), time.monotonic() + seconds
+    gc.set_threshold(100_000)  # a course makes many objects and hardly any garbage
     while time.monotonic() < over and not found.violations:
         number, machines = chance.randrange(10**9), chance.choice((2, 3))
         days, faults = (30.0, 1.0) if chance.random() < 0.02 else (1.0, 2.0)

@@ -1,7 +1,7 @@
 """Rounds that kill everything with SIGKILL at a random point between a command's end and the end of `approve`.
 
 Courses run side by side, each with a store and a target. After each kill the world is looked at: nothing has landed
-before the word, exactly once after it, or the run needs attention.
+before the approval, exactly once after it, or the run needs attention.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Course:
 
     def round(self) -> None:
         self._kill_after_the_command()
-        run = self._await(self._held, "a plan waits, whoever was killed")
+        run = self._await(self._held, "a plan waits, whatever was killed")
         assert self.target.landed(run.key) == 0, f"landed before the word: {self._told(run)}"
         words = ["approve", run.id, "--yes"]
         for _ in range(1 + self.chance.choice((0, 0, 1))):
@@ -119,7 +119,7 @@ class Course:
         self._kill(process, "hold", lambda: next(iter(self.job.runs)))
 
     def _start_and_kill(self, words: list[str], run: RunRow) -> None:
-        """Mostly after the word: most of the time goes by before it."""
+        """Mostly after the approval: most of the time passes before it."""
         process, waits = self._start(words), self._now(run).held is not None
         if waits and self.chance.random() < 0.75:
             while process.poll() is None and self._now(run).held is not None:
@@ -128,7 +128,7 @@ class Course:
         self._kill(process, "approve" if waits else "land", lambda: self._now(run))
 
     def _kill(self, process: subprocess.Popen[bytes], what: str, of: Callable[[], RunRow]) -> None:
-        """Everything, at a random point of what it takes; how long that is, the first one shows, which is not killed."""
+        """Kill everything at a random point. The first time nothing is killed: that shows how long it takes."""
         began, takes = time.monotonic(), self._takes.get(what)
         try:
             process.wait(None if takes is None else self.chance.uniform(0.0, takes))
@@ -171,7 +171,7 @@ class Course:
     def _await(self, condition: Callable[[], RunRow | None], what: str) -> RunRow:
         deadline = time.monotonic() + PATIENCE
         while not (found := condition()):
-            assert time.monotonic() < deadline, f"waited in vain: {what}: {self.job.runs[:2]} {self.job.row}"
+            assert time.monotonic() < deadline, f"it did not come: {what}: {self.job.runs[:2]} {self.job.row}"
             time.sleep(0.05)
         return found
 

@@ -47,7 +47,7 @@ class Site:
         path.chmod(0o755)
 
     def pause(self, push: Callable[[], object], meanwhile: Callable[[], object]) -> list[object]:
-        """Do something while a push is paused after it has seen the server's refs; what the push came to."""
+        """Do something while a push is paused after it has seen the server's refs; returns how the push ended."""
         here = self.root
         (here / "pause").touch()
         self.hook(f"touch {here}/paused; while [ -e {here}/pause ]; do sleep 0.02; done")

@@ -63,7 +63,7 @@ def until(condition: Callable[[], T], timeout: float = 60.0) -> T:
         if result := condition():
             return result
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited {timeout} s in vain for {condition}")
+            raise AssertionError(f"it did not come within {timeout} s: {condition}")
         time.sleep(0.005)
 
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from nightlatch.errors import RunEnded, UsageError
-from nightlatch.ledger import decisions
+from nightlatch.ledger import decisions, kinds
 from tests.support.ledgers import ME, begun
 
 
@@ -118,3 +118,11 @@ def test_an_id_that_is_taken_is_not_used_again(book, monkeypatch):
     monkeypatch.setattr(opening, "new_id", lambda: next(ids))
     assert book.open_run("job", "1").id == "abcdefgh1111"
     assert book.open_run("job", "2").id == "abcdefgh2222"
+
+
+def test_a_transition_that_no_rule_allows_is_refused_also_without_asserts(book):
+    """An assert would not be there under python -O."""
+    done = begun(book).finish("succeeded")
+    with pytest.raises(ValueError, match="running cannot follow that"):
+        decisions.change(book._tables, done, "running", kinds.RETRIED, by="ann")
+    assert book.run(done.id).status == "succeeded"

@@ -1,4 +1,4 @@
-"""The store is away: told once by each transport, and once that it is back, from a file of this machine."""
+"""The store is away: one alert by each transport, and one when it is back, from a file of this machine."""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ def run(
     the driver. The options are those of `nightlatch.run()`. Returns how it ended, with the agent's `handle` and
     `answer`.
     """
-    asked = AgentRequest(provider=provider, agent=agent, input=input, fields=flat(fields or {})).check()
-    job = read(check_name(name), asked.command(sys.executable), for_agent(options), CALL, as_keyword)
+    request = AgentRequest(provider=provider, agent=agent, input=input, fields=flat(fields or {})).check()
+    job = read(check_name(name), request.command(sys.executable), for_agent(options), CALL, as_keyword)
     verdict = supervised(job, store=store)
     ledger, folder = open_for(url.resolve(store)), url.connect(store).folder
     launched = ledger.agents.of_run(verdict.run) if verdict.run else []

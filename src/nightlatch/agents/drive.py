@@ -61,9 +61,9 @@ def _import_ahead() -> None:
 
 
 class AgentDriver:
-    def __init__(self, asked: AgentRequest) -> None:
-        self._asked = asked
-        self._adapter = providers.load(asked.provider, asked.nested)
+    def __init__(self, request: AgentRequest) -> None:
+        self._request = request
+        self._adapter = providers.load(request.provider, request.nested)
         self._tariff = Tariff(self._adapter.vendor)
         self._run = current()
         self._launch, self._label, self._handle = "", "", ""
@@ -74,7 +74,7 @@ class AgentDriver:
         self._total: dict[str, float] = {}  # what the vendor reports now
         self._grown: list[dict[str, float]] = [{}, {}]  # by the last two polls
         self._waited_since = 0.0
-        self._launching = self._requested = False
+        self._launching = self._end_requested = False
 
     # ── the way of one launch ──
 
@@ -84,7 +84,7 @@ class AgentDriver:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ON_SIGNALS)
         try:
             self._handle = self._launched()
-            if self._requested:
+            if self._end_requested:
                 raise _EndRequested
             return self._watch()
         except _EndRequested:
@@ -114,7 +114,7 @@ class AgentDriver:
                 scope=self._run.job,
                 do=lambda: self._start(ask),
                 probe=(lambda: self._found(ask)) if find else None,
-                deadline=duration.show(self._asked.seconds("deadline")),
+                deadline=duration.show(self._request.seconds("deadline")),
                 settle=duration.show(self._adapter.lag),
             )
         finally:
@@ -124,19 +124,19 @@ class AgentDriver:
         return self._handle
 
     def _ask(self) -> Ask:
-        vendors = self._asked.nested
+        vendors = self._request.nested
         ask = Ask(
-            agent=self._asked.agent,
-            input=self._asked.input,
+            agent=self._request.agent,
+            input=self._request.input,
             fields={name: fact for name, fact in vendors.items() if name not in names.FIELDS},
             labels={"nightlatch_run": self._run.run.lower(), "nightlatch_launch": self._label},
             since=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.wall() - _LISTED)),
         )
-        model = str(vendors.get("priced_as") or self._asked.agent)
+        model = str(vendors.get("priced_as") or self._request.agent)
         return replace(ask, **limits(self._adapter, self._tariff, model, self._given))
 
     def _start(self, ask: Ask) -> str:
-        until = clock.now() + self._asked.seconds("deadline")
+        until = clock.now() + self._request.seconds("deadline")
         prepare = can(self._adapter, "prepare")
         if prepare:
             try:
@@ -157,7 +157,7 @@ class AgentDriver:
     # ── watching it ──
 
     def _watch(self) -> int:
-        for pause in pauses(self._asked.seconds("every"), os.urandom(1)[0] / 255):
+        for pause in pauses(self._request.seconds("every"), os.urandom(1)[0] / 255):
             later = 0.0
             try:
                 seen = poll(self._adapter, self._handle)
@@ -179,7 +179,7 @@ class AgentDriver:
         if not self._waited_since:
             self._waited_since = clock.now()
             print(f"nightlatch: the agent {self._handle} waits for: {self._last.waits_for}", file=sys.stderr)
-        return clock.now() - self._waited_since < self._asked.seconds("waits")
+        return clock.now() - self._waited_since < self._request.seconds("waits")
 
     def _is_nearly_spent(self) -> str:
         """The unit of which less is left than was used between the last polls: the next poll may be too late."""
@@ -272,19 +272,19 @@ class AgentDriver:
         usd = seen.usd
         if usd is None and any(seen.counts.values()):
             usd = self._tariff.usd(
-                str(self._asked.fields.get("priced_as") or seen.model or self._asked.agent), seen.counts, wait=ended
+                str(self._request.fields.get("priced_as") or seen.model or self._request.agent), seen.counts, wait=ended
             )
         total = {"tokens": float(counted(seen.counts))} | ({} if usd is None else {"usd": usd})
         # A lower figure is an error: usage only grows.
         total = {unit: max(amount, self._total.get(unit, 0.0)) for unit, amount in total.items()}
         moved = seen.steps > self._steps or total["tokens"] > self._total.get("tokens", 0.0)
         self._steps = max(self._steps, seen.steps)
-        vendors = {name: fact for name, fact in self._asked.nested.items() if name not in names.FIELDS}
+        vendors = {name: fact for name, fact in self._request.nested.items() if name not in names.FIELDS}
         send(
             do="agent",
             launch=self._launch,
-            provider=self._asked.provider,
-            agent=self._asked.agent,
+            provider=self._request.provider,
+            agent=self._request.agent,
             handle=self._handle,
             status=seen.status,
             note=seen.waits_for or seen.reason,
@@ -311,7 +311,7 @@ class AgentDriver:
 
     def _on_signal(self, *_: object) -> None:
         if self._launching:  # the handle comes with the reply, and nothing can be cancelled without it
-            self._requested = True
+            self._end_requested = True
         else:
             raise _EndRequested
 
@@ -321,8 +321,8 @@ class AgentDriver:
 
 def main() -> None:
     try:
-        asked = names.read_words(sys.argv[1:])
-        sys.exit(AgentDriver(asked).run())
+        request = names.read_words(sys.argv[1:])
+        sys.exit(AgentDriver(request).run())
     except Error as error:
         print(f"nightlatch: {error}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -30,8 +30,8 @@ def target(args: Namespace) -> Command:
         raise UsageError("name the vendor, the agent and its instructions: --provider P --agent ID --input TEXT")
     fields = read_fields(args.set) | ({"waits": args.waits} if args.waits else {})
     text, shown = _content(args.input)
-    asked = AgentRequest(provider=args.provider, agent=args.agent or "", input=text, fields=fields).check()
-    return asked.command(sys.executable, shown)
+    request = AgentRequest(provider=args.provider, agent=args.agent or "", input=text, fields=fields).check()
+    return request.command(sys.executable, shown)
 
 
 def _content(given: str) -> tuple[str, str]:

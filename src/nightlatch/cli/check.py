@@ -70,6 +70,7 @@ class Checked:
     sleeping: str
     stage: str
     crontab: str  # the line of the crontab that starts it too; "" if none does
+    elsewhere: str  # another file with a job of this name, served here on the same store; "" if there is none
 
     def facts(self) -> dict[str, object]:
         change = self.forecast.change if self.forecast else None
@@ -85,6 +86,7 @@ class Checked:
             "asleep": self.sleeping,
             "stage": self.stage,
             "crontab": self.crontab or None,
+            "also_in": self.elsewhere or None,
             "definition": definition(self.job),
         }
 
@@ -118,6 +120,7 @@ def _checked(config: Config, store: str | None, known: dict[str, rows.Row]) -> l
     shared = url.ledger_of(url.resolve(store)) != url.BESIDE
     path = services.path_of_service(config.path) or os.environ.get("PATH", os.defpath)
     twice = crontabs.still_there(config.jobs, crontab.read() or "")
+    elsewhere = _elsewhere(config, store)
     return [
         Checked(
             job=job,
@@ -127,9 +130,18 @@ def _checked(config: Config, store: str | None, known: dict[str, rows.Row]) -> l
             sleeping=_sleeping(job, shared),
             stage=_stage(job, known.get(name)),
             crontab=twice.get(name, ""),
+            elsewhere=elsewhere.get(name, ""),
         )
         for name, job in config.jobs.items()
     ]
+
+
+def _elsewhere(config: Config, store: str | None) -> dict[str, str]:
+    try:
+        folder = url.connect(store).folder
+    except (UsageError, StoreUnreachable):
+        return {}  # `_rows` has it
+    return Served(folder, config.path).elsewhere(config.jobs)
 
 
 def _rows(config: Config, store: str | None) -> tuple[dict[str, rows.Row], StoreUnreachable | None]:
@@ -220,6 +232,8 @@ def _lines(one: Checked) -> list[tuple[str, str]]:
         found += [("machines", one.machines), ("asleep", one.sleeping)]
     if one.crontab:
         found.append(("twice", f"your crontab starts it too; remove this line (crontab -e): {one.crontab}"))
+    if one.elsewhere:
+        found.append(("also in", f"{one.elsewhere}, with the same store: there they are one job. Rename one of them"))
     return found
 
 

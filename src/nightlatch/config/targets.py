@@ -100,10 +100,10 @@ def agent(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> F
     fields = {name: fact for name, fact in given.items() if name not in ("provider", "agent", "input")}
     text, definition, file = _word(checks.text(given.get("input", ""), "input of agent"), folder)
     try:
-        asked = AgentRequest(
+        request = AgentRequest(
             provider=given.get("provider", ""), agent=given.get("agent", ""), input=text, fields=flat(fields)
         ).check()
-        made = asked.command(interpreter, definition)
+        made = request.command(interpreter, definition)
     except TypeError:
         raise UsageError("agent contains a date or time: write it as a string") from None
     return Found(target=made, defined_as=("agent", made.defined_as), files=(file,) if file else ())

@@ -27,8 +27,8 @@ def judge(row: Row, mine: str, last_served: str, *, shared: bool) -> str:
 
 
 def mark(row: Row) -> str:
-    """What a machine that serves the definition in force remembers. The number tells a definition that was edited and
-    restored from the same text before the edit, which a sleeping machine may have served."""
+    """What a machine that serves the definition in force remembers. The number differs for a definition that was
+    edited and restored since, although its text is the same: a machine that slept meanwhile has the older number."""
     return f"{row.definition} {row.edition}"
 
 

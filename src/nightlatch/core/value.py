@@ -34,7 +34,7 @@ else:
         known = frozenset(fields)
 
         def __init__(self, **arguments):
-            values = {**defaults, **arguments}
+            values = {**defaults, **arguments} if len(arguments) < len(fields) else arguments
             if values.keys() != known:
                 wrong = ", ".join(values.keys() - known)
                 missing = ", ".join(known - values.keys())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import cached_property
 from json.decoder import JSONDecoder, scanstring  # type: ignore[attr-defined]
 from typing import Any
 
@@ -44,6 +43,7 @@ class Body:
         if type(found) is not dict:
             raise BadBody("the body cannot be read as one JSON object: it does not begin with {")
         self.fields: dict[str, Any] = found
+        self._names: frozenset[str] | None = None
 
     def set(self, name: str, found: object) -> None:
         """Change a field of the top level, or add it."""
@@ -71,10 +71,11 @@ class Body:
 
     def mentions(self, *words: str) -> bool:
         """Is any of these a name or a whole string in it, at any depth, however it is escaped?"""
+        if self._names is None:
+            self._names = self._all_names()
         return not self._names.isdisjoint(words)
 
-    @cached_property
-    def _names(self) -> frozenset[str]:
+    def _all_names(self) -> frozenset[str]:
         found = {""}
         left: list[Any] = [self.fields]
         while left:

@@ -90,7 +90,7 @@ class RequestHandler:
         if why or rates is None:
             self._pipe.refused(why)
             return _refuse(dialect, why)
-        headers = self._upstream.headers(request.headers)
+        headers, login = self._upstream.headers(request)
 
         async def count() -> int | None:
             return await self._count(vendor, dialect, body, path, headers)
@@ -101,7 +101,7 @@ class RequestHandler:
             "item": item,
             "agent": request.headers.get(_AGENT, ""),
             "at": arrived,
-            "login": not self._upstream.has_key(request),
+            "login": login,
         }
         number = self._pipe.grant(call, about)
         reply: dict[str, Any] = {"id": number, "output": call.wanted, "uses": requested.uses}
@@ -205,7 +205,7 @@ class RequestHandler:
 
     async def _pass(self, request: web.BaseRequest, vendor: str, path: str) -> web.StreamResponse:
         data = await request.content.read() or None
-        headers = self._upstream.headers(request.headers)
+        headers, _ = self._upstream.headers(request)
         forward = Forward(routes.PLAIN[vendor], None, 0, self._prices, None, drop_ours=False)
         return await forward.run(
             request, self._upstream.request(vendor, request.method, path, request.query_string, headers, data)
@@ -216,18 +216,18 @@ class RequestHandler:
     ) -> web.StreamResponse:
         """A path that the user has allowed, at a stated price a call, in billionths."""
         data = await request.content.read() or None
+        headers, login = self._upstream.headers(request)
         call = Call(input=0, input_rate=0, output=0, output_rate=0, lowest=0, fee=stated)
         about = {
             "model": path,
             "item": item,
             "agent": request.headers.get(_AGENT, ""),
             "at": clock.now(),
-            "login": not self._upstream.has_key(request),
+            "login": login,
         }
         reply = await self._pipe.hold(call, about)
         if "refused" in reply:
             return _refuse(routes.PLAIN[vendor], reply["refused"])
-        headers = self._upstream.headers(request.headers)
         forward = Forward(
             routes.PLAIN[vendor], self._pipe, reply["id"], self._prices, None, drop_ours=False, fee=stated
         )

@@ -14,7 +14,7 @@ from .requested import words
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from multidict import CIMultiDictProxy
+    from aiohttp.web import BaseRequest
 
 _REUSED = 10.0  # seconds that an idle connection is kept; an older one may be dead, which looks like a lost reply
 _CONNECT = 30.0
@@ -59,21 +59,24 @@ class Upstream:
             proxy=self._proxies[vendor],
         )
 
-    def headers(self, given: CIMultiDictProxy[str]) -> dict[str, str]:
-        """As the client sent them, with the real keys."""
-        hop, mark = _HOP, self._mark
+    def headers(self, request: BaseRequest) -> tuple[dict[str, str], bool]:
+        """As the client sent them, with the real keys. True: it carries none of the run's placeholders, but a login of
+        its own."""
+        given, hop, mark = request.headers, _HOP, self._mark
         if connection := given.get("Connection"):
             hop = hop | {name.strip().lower() for name in connection.split(",")}
-        found = {
-            name: self._keyed(text) if mark in text else text for name, text in given.items() if name.lower() not in hop
-        }
+        query, found = request.query_string, {}
+        has_key = mark in query and self._keyed(query) != query
+        for name, text in given.items():
+            if name.lower() in hop:
+                continue
+            if mark in text:
+                found[name] = self._keyed(text)
+                has_key = has_key or found[name] != text
+            else:
+                found[name] = text
         found["Accept-Encoding"] = "identity"
-        return found
-
-    def has_key(self, request: Any) -> bool:
-        """Does it carry one of the run's placeholders, rather than the client's own login?"""
-        texts = [text for text in (*request.headers.values(), request.query_string) if self._mark in text]
-        return any(instead in text for instead in self._keys for text in texts)
+        return found, not has_key
 
     def _keyed(self, text: str) -> str:
         for instead, key in self._keys.items():

@@ -1,4 +1,4 @@
-"""Is the journal whole, and does the rest of the ledger agree with it?
+"""Is the journal intact, and does the rest of the ledger agree with it?
 
 Every chain is read from its first entry to its head, every run is compared with its links in its job's chain, and
 rows with what follows from their entries (`replay`). The owner of the database can recompute all of it. So heads go out

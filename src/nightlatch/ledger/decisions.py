@@ -60,7 +60,8 @@ def change(
     """Move the run to `status` if it is still as it was seen; None, and nothing moved, if not. `cancel`: the person
     that requested its end. `held`: until when it waits for an approval; `approved`: the approved plan's head."""
     facts |= {name: fact for name, fact in (("held", held), ("approved", approved)) if fact}
-    assert statuses.may_follow(run.status, status), f"{status} cannot follow {run.status}"
+    if not statuses.may_follow(run.status, status):
+        raise ValueError(f"{title(run)} is {run.status}: {status} cannot follow that")
     with tables.on_chain(run.job) as chain:
         moved = chain(
             _CHANGE,

@@ -145,7 +145,8 @@ class Effects:
 
     def decide(self, effect: Effect, status: str, *, by: str, result: str = "") -> Effect:
         """Record what a probe or a person found out about an effect in doubt."""
-        assert status in (DONE, FAILED)
+        if status not in (DONE, FAILED):
+            raise ValueError(f"an effect in doubt cannot be decided as {status!r}")
         return self._move(
             effect, IN_DOUBT, status, kinds.EFFECT_RESOLVED, result=result or effect.result, reason=by, by=by
         )

@@ -8,6 +8,8 @@ cap twice.
 
 from __future__ import annotations
 
+from operator import add
+
 from ..core import statuses
 from ..core.units import UNITS, Amounts
 from ..core.value import replace, value
@@ -90,9 +92,28 @@ def close_attempt(
 ) -> None:
     """Count the newest attempt of a run, in the transaction that ends it. `run_ended`: the run has ended with it.
     `used`: it may have reported usage."""
+    nothing: tuple[int, ...] = (0,) * len(UNITS)
+    tags: dict[str, set[str]] = {}  # by day, as far as they were read
+    found = {(tables.day(at), "", ""): (1, int(run_ended), round(elapsed * 1000), run.done, *nothing)}
     reports = chain(_OF_ATTEMPT, run=run.id, attempt=run.attempt, bucket=BUCKET) if used else ()
-    for row in _rows(tables, chain, run, status, at, elapsed, run_ended, reports):
-        chain(TALLY.put, **TALLY.by_column(row))
+    for bucket, model, tag, *parts in reports:
+        day = tables.day(bucket * BUCKET)
+        key = day, model, _tag(chain, run.job, day, tag, tags) if tag else ""
+        before = found.get(key, (0, 0, 0, 0, *nothing))
+        found[key] = (*before[:4], *map(add, before[4:], parts))
+    for (day, model, tag), counted in found.items():
+        chain(TALLY.put, job=run.job, day=day, host=run.host, model=model, tag=tag, status=status,
+              **dict(zip(_COUNTS, counted, strict=True)))  # fmt: skip
+
+
+def _tag(chain: ChainTransaction, job: str, day: str, tag: str, known: dict[str, set[str]]) -> str:
+    """The tag, or OTHER if the job has too many of them on that day."""
+    if day not in known:
+        known[day] = {found for (found,) in chain(_TAGS, job=job, day=day, most=MOST_TAGS + 1)}
+    if tag not in known[day] and len(known[day] - {OTHER}) >= MOST_TAGS:
+        tag = OTHER
+    known[day].add(tag)
+    return tag
 
 
 def of_attempt(run: RunRow, day: str, status: str, elapsed: float, *, run_ended: bool) -> Tally:
@@ -195,25 +216,6 @@ def usage(tables: Tables, job: str | None, since: int, *, by_day: bool) -> list[
 def amount(unit: str, parts: int) -> float:
     scale = UNITS[unit].scale
     return parts / scale if scale > 1 else parts
-
-
-def _rows(
-    tables: Tables, chain: ChainTransaction, run: RunRow, status: str, at: int, elapsed: float, run_ended: bool,
-    reports: Iterable[Row],
-) -> list[Tally]:  # fmt: skip
-    rows = [of_attempt(run, tables.day(at), status, elapsed, run_ended=run_ended)]
-    tags: dict[str, set[str]] = {}  # by day
-    for bucket, model, tag, *parts in reports:
-        day, known = tables.day(bucket * BUCKET), tag
-        if tag:
-            if day not in tags:
-                tags[day] = {found for (found,) in chain(_TAGS, job=run.job, day=day, most=MOST_TAGS + 1)}
-            if tag not in tags[day] and len(tags[day] - {OTHER}) >= MOST_TAGS:
-                known = OTHER
-            tags[day].add(known)
-        used = amounts(dict(zip(UNITS, parts, strict=True)))
-        rows.append(Tally(job=run.job, day=day, host=run.host, model=model, tag=known, status=status, amounts=used))
-    return together(rows)
 
 
 def _at_work(tables: Tables, job: str | None) -> list[Tally]:

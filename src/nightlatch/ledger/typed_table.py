@@ -35,6 +35,7 @@ _STORED: dict[str, tuple[str, Callable[[Any], Any] | None, Callable[[Any], Any] 
     "Holder": ("TEXT", Holder.unpack, Holder.pack),
     "dict[str, str]": ("TEXT", unpack, pack),
 }
+_SCALES = {unit: known.scale for unit, known in UNITS.items()}
 _MOST = 4 * 10**18  # parts: the sum of two such amounts still fits into 64 bits
 _NAMES = {"grant": "grant_id", "facts": "body"}  # where a column cannot have its field's name
 
@@ -112,5 +113,4 @@ def counts(by_unit: Mapping[str, float]) -> dict[str, int]:
 
 def amounts(parts: Mapping[str, int]) -> Amounts:
     """From whole parts of each unit: as people write them."""
-    return Amounts(**{unit: parts[unit] / known.scale if known.scale > 1 else parts[unit]
-                      for unit, known in UNITS.items()})  # fmt: skip
+    return Amounts(**{unit: parts[unit] / scale if scale > 1 else parts[unit] for unit, scale in _SCALES.items()})

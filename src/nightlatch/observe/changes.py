@@ -27,6 +27,7 @@ _FIGURES: dict[str, Callable[[RunPoint], float]] = {
     "items": lambda point: float(point.items),
 }
 _OVERLAP = "overlap"
+_MOST, _FEWER = 400, 200  # runs that are looked at; fewer by a page, which shows only what lasts
 _SIDE = 12  # runs from which a level is computed
 _DAY = 86400.0
 _KEPT = 60.0  # seconds
@@ -93,7 +94,8 @@ def job_changes(reader: StoreReader, job: str, only: str = "") -> JobChanges:
 
 def _job_changes(reader: StoreReader, job: str, only: str) -> JobChanges:
     history = reader.ledger.history
-    points = [point for point in history.series(job) if point.status == statuses.SUCCEEDED]
+    most = _FEWER if only else _MOST
+    points = [point for point in history.series(job, most=most) if point.status == statuses.SUCCEEDED]
     days = {point.run: date.fromisoformat(history.day(point.at)).weekday() for point in points}
     accepted: dict[str, list[float]] = {}
     for entry in history.rare(kinds.USUAL, job=job):

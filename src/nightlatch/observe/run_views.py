@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from ..ledger.records import Attempt, Entry, RunRow
     from .reader import StoreReader
 
-_LATE = 60.0  # seconds that a due try may take to begin, with the lease held by another run of the job
+_LATE = 60.0  # seconds after which a due try is overdue: until then another run of the job may hold the lease
 STATUSES = (*statuses.ALL, lapse.LAPSED)  # every word a run's status is shown as
 
-_MOST = 10**9  # more runs than any store has, and less than a database cannot count to
+_MOST = 10**9  # more runs than any store has, and a number that every database takes
 
 
 @value(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ REPORTED = ("step", "agent", "kind")  # of single reports, which are kept as lon
 WITH_REPORTED = (*REPORTED, "job", "model", "tag")
 NO_END = "9"  # after every day, as texts are compared
 _DAYS = 14  # of a sparkline and a pace
-_RUNS = 60  # from which the median of a run is computed
+_RUNS = 20  # from which the median of a run is computed
 _COLUMNS = ("runs", FAILED, "elapsed", "items", *UNITS)
 
 
@@ -103,7 +103,7 @@ def report(
     daily = _daily(reader, by, job, unit) if "day" not in by and not _is_reported(by) else {}
     whole = getattr(total.amounts, unit)
     rows = [_row(row[:size], row[size:], unit, whole, daily) for row in sums]
-    rows.sort(key=lambda row: (row.by if "day" in by else (), -row.share, -row.runs, row.by))
+    rows.sort(key=lambda row: row.by if "day" in by else (-row.share, -row.runs, row.by))
     if tuple(by) == ("job",):
         for place, row in enumerate(rows[:usual]):
             rows[place] = replace(row, usual_run=_usual_run(reader, *row.by))

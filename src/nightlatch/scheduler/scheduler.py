@@ -185,12 +185,10 @@ class Scheduler:
     def _new_row(self, job: Scheduled, now: float) -> Row:
         """A new job begins with its next slot."""
         begin = float(int(now))
-        row = Row(
+        return Row(
             job=job.job.name, slot=begin, next_due=job.next(begin), schedule=job.text, definition=job.definition,
             stage=job.job.stage or UNATTENDED,
         )  # fmt: skip
-        self.served[row.job] = definition.mark(row)
-        return row
 
     def _leaving(self, cursors: Iterable[Cursor], now: float) -> list[RowPlan]:
         """Plans for jobs that have left the file, which would be overdue for ever."""
@@ -223,7 +221,8 @@ class Scheduler:
             plan.new = definition.renewed(row, job.definition)
             if row.definition:
                 plan.notes.append((kinds.DEFINED, {"definition": job.definition[:12], "was": row.definition[:12]}))
-        self.served[row.job] = definition.mark(plan.new)
+        else:
+            self.served[row.job] = definition.mark(row)
         if row.schedule != job.text:
             plan.new, plan.decision = self._edited(plan.new, job, now), Decision()
         return plan
@@ -320,6 +319,7 @@ class Scheduler:
                 self._next[job] = self.jobs[job].next(self._store.clock())  # another was faster
                 continue
             self._reader.keep(plan.new)
+            self.served[job] = definition.mark(plan.new)  # not before: a definition whose move is lost was not served
             if plan.claims and plan.new.claim:
                 self._watch.see(job, plan.new.claim)
                 self._start(self.jobs[job], plan.new.claim)

@@ -66,6 +66,8 @@ class Server:
         """Until a signal asks for the end. Runs go on; as process 1, whose end would kill them, it ends them first."""
         woken = self._listen()
         self._starter.preload()
+        if not self._served.is_alone():
+            self._say("another `nightlatch serve` of this file works on this machine too; that is safe, and not needed")
         self._say(self.summary())
         looked_at_file = clock.now()
         ended: list[tuple[str, int]] = []

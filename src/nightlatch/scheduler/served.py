@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
 import os
 
@@ -18,10 +20,27 @@ class Served:
     def __init__(self, folder: str, file: str = "") -> None:
         """`folder`: of the store on this machine; `file`: the served file."""
         self._path, self._file = os.path.join(folder, _FILE), file
-        known = self._read()
-        self._mine = {job for job, (_, its) in known.items() if its == file}
-        self.definitions = {job: definition for job, (definition, _) in known.items()}
+        self._known = self._read()
+        self._mine = {job for job, (_, its) in self._known.items() if its == file}
+        self.definitions = {job: definition for job, (definition, _) in self._known.items()}
         self._kept = dict(self.definitions)
+
+    def is_alone(self) -> bool:
+        """Does no other process on this machine serve the file? Called once, and true until this process ends."""
+        name = f"{self._path}.{hashlib.sha256(self._file.encode()).hexdigest()[:8]}.lock"
+        durable.private_folder(os.path.dirname(name))
+        lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of this process alone: runs that it forks outlive it
+        except OSError:
+            os.close(lock)
+            return False
+        return True
+
+    def elsewhere(self, jobs: Container[str]) -> dict[str, str]:
+        """Which of these jobs were served from another file, which still exists: by name they are one job."""
+        return {job: file for job, (_, file) in self._known.items()
+                if job in jobs and file != self._file and os.path.exists(file)}  # fmt: skip
 
     def removed(self, jobs: Container[str]) -> set[str]:
         """The jobs that were served from this file and are not in it any more."""

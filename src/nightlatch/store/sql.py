@@ -79,7 +79,7 @@ FROM {prefix}lease
 
 _HELD = "SELECT 1 FROM {prefix}lease WHERE name = :name AND grant_id IS NOT NULL AND grant_id <> :grant"
 
-# Above the clock too, as an acquire is: a store that forgot its grants may have handed out `above` + 1 before.
+# Never below the clock, as with an acquire: a store that forgot its grants may have handed out `above` + 1 before.
 # The clock is read once here too (`moment`). A person who raises the token vouches for all older marks.
 _RAISE_MINE = """
 UPDATE {prefix}lease SET version = lease.version + 1, token =

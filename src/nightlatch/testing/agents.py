@@ -116,7 +116,7 @@ class AgentConformance:
             try:
                 adapter.launch(ask, handle)
             except NotLaunched:
-                raise AssertionError("a lost reply is no proof that nothing was launched") from None
+                raise AssertionError("a lost reply does not prove that nothing was launched") from None
             except Unclear:
                 pass
             else:

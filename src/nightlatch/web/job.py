@@ -51,7 +51,7 @@ def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:
     stage = stages.of(row, job.stage if job else "")
     return {
         "name": name,
-        "said": verdict.job(name, runs=len(strip), well=well, dearer=dearer).sentence.partition("; "),
+        "sentence": verdict.job(name, runs=len(strip), well=well, dearer=dearer).sentence.partition("; "),
         "row": row,
         "stage": stage,
         "schedule": schedule_of(row, reader.ledger.history.zone),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ..core import stage as stages
@@ -14,7 +15,7 @@ from ..observe.slots import is_overdue
 from ..system import clock
 from . import svg, words
 from .now import all_rows
-from .upcoming import usual
+from .upcoming import USUAL
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -136,7 +137,7 @@ def _row(reader: StoreReader, known: KnownJob, row: Row | None) -> JobRow:
             label=f"{well} of the last {len(strip)} runs succeeded",
         ),
         next=row.next_due if row and row.next_due < NEVER and not row.paused else None,
-        takes=usual(reader, known.name)[0],
+        takes=median([took for _, status, took in strip if status == statuses.SUCCEEDED][-USUAL:] or [0.0]),
     )
 
 

@@ -135,12 +135,12 @@ class MadeUp:
 
     # ── the night ──
 
-    def history(self, nights: int) -> None:
+    def history(self, nights: int, calm: bool) -> None:
         """The nights before, so that something is usual."""
         for night in range(nights, 0, -1):
             back = self.hour(0) - night * _DAY
             for job, (hour, minutes, usd) in _EVERY_NIGHT.items():
-                dear = job == "articles" and night <= _DEAR
+                dear = job == "articles" and night <= _DEAR and not calm
                 if (job == "digest" and night <= 3) or (job == "refactor-agent" and night in (21, 34)):
                     continue
                 self.ran(
@@ -328,7 +328,7 @@ def make(url: str, *, calm: bool = False, now: float | None = None, nights: int 
     real: Callable[[], float] = clock.wall
     clock.wall = night.clock
     try:
-        night.history(nights)
+        night.history(nights, calm)
         night.calm_night() if calm else night.night()
         night._at = now
         night.jobs(calm)

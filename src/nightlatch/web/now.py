@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 NIGHTS = 14
 _ASKS = 30  # rows of what needs a person
+_URGENT = ("in doubt", "no end reported", "lapsed")
 _WAITS = 10
 
 
@@ -88,9 +89,9 @@ def page(
         "since": since,
         "now": now,
         "figures": figures(reader, calendar, facts, now, audit),
-        "asks": asks[:_ASKS],
-        "asks_more": max(len(asks) - _ASKS, 0),
-        "needs": len(asks),
+        "asks": asks,
+        "asks_more": seen.need_you - len(asks),
+        "needs": seen.need_you,
         "night": drawing.night(every_run, refusals(reader, since), jobs, base),
         "running": [running(reader, one, calendar) for one in seen.running.runs],
         "waiting": night_rows.waiting(seen)[:_WAITS],
@@ -101,14 +102,19 @@ def page(
 
 
 def needs_you(reader: StoreReader, seen: Overview, configured: set[str], calendar: Calendar) -> list[AttentionRow]:
-    asks = [_of_run(reader, one) for one in seen.needs_you.runs]
+    """The first rows; only as many runs are read as may be among them."""
+
+    def order(look: tuple[str, str, str], at: float) -> tuple[bool, float]:
+        return look[2] not in _URGENT, -at
+
+    runs = sorted(seen.needs_you.runs, key=lambda one: order(words.look_of(one.run, one.status), one.run.changed))
+    asks = [_of_run(reader, one) for one in runs[:_ASKS]]
     asks += [_of_decision(one) for one in seen.decisions_besides_runs]
     asks += [_of_agent(one) for one in seen.agents]
     asks += [_of_slot(row, configured, calendar) for row in seen.overdue]
     asks += [_of_demoted(row) for row in seen.demoted]
     asks += [_of_undelivered(one) for one in seen.undelivered]
-    urgent = (statuses.IN_DOUBT, "in doubt", "no end reported", "lapsed")
-    return sorted(asks, key=lambda ask: (ask.look[2] not in urgent, -ask.at))
+    return sorted(asks, key=lambda ask: order(ask.look, ask.at))[:_ASKS]
 
 
 def _of_run(reader: StoreReader, one: RunView) -> AttentionRow:

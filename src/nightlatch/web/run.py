@@ -92,7 +92,7 @@ def page(
         "plan": _plan(reader, run),
         "headline": headline,
         "tone": tone,
-        "said": words.emphasis(headline.sentence, tone),
+        "sentence": words.emphasis(headline.sentence, tone),
         "stage": stages.of(row, "") if (row := read_row(reader.store, run.job)) else "",
         "more": _more(reader, seen, facts, calendar),
         "buttons": buttons.of_run(reader, run, seen.status),

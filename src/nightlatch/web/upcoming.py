@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..core import statuses
 from ..core.row import NEVER
+from ..core.units import UNITS
 from ..core.value import value
 from ..observe.slots import is_overdue
 from ..scheduler.scheduled import times_of
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 _DAY = 86400.0
 _SHOWN = 12
 _KEPT = 300.0  # seconds: what is usual does not change with one run
-_RUNS = 20  # from which the usual is computed
+_DAYS = 30
+USUAL = 20  # from which the usual is computed
 
 
 @value(frozen=True, kw_only=True)
@@ -42,23 +44,27 @@ class Upcoming:
 
 
 def upcoming(reader: StoreReader, jobs: Sequence[Row], now: float) -> Upcoming:
-    found = []
-    for row in jobs:
-        if row.next_due >= min(now + _DAY, NEVER) or row.paused or is_overdue(row, now):
-            continue
+    """What is usual is read for the jobs that are shown; of the others the tally knows what a run has cost."""
+    due = [row for row in jobs if row.next_due < min(now + _DAY, NEVER) and not row.paused and not is_overdue(row, now)]
+    due.sort(key=lambda row: (row.next_due, row.job))
+    costs = reader.kept("cost of runs", _KEPT, lambda: _costs(reader, now)) if len(due) > _SHOWN else {}
+    found: list[Coming] = []
+    slots, expected = 0, 0.0
+    for row in due:
         times = times_of(row.schedule)
-        slots = times.count(max(row.next_due - 1, now - _DAY), now + _DAY) if times else 1
-        takes, usd = usual(reader, row.job)
-        found.append(
-            Coming(at=row.next_due, job=row.job, more=max(slots - 1, 0), stage=row.stage, takes=takes, usd=usd)
-        )
-    found.sort(key=lambda one: (one.at, one.job))
-    return Upcoming(
-        slots=sum(one.more + 1 for one in found),
-        usd=sum(one.usd * (one.more + 1) for one in found),
-        rows=tuple(found[:_SHOWN]),
-        more=max(len(found) - _SHOWN, 0),
-    )
+        more = max(times.count(max(row.next_due - 1, now - _DAY), now + _DAY) - 1, 0) if times else 0
+        takes, usd = usual(reader, row.job) if len(found) < _SHOWN else (0.0, costs.get(row.job, 0.0))
+        if len(found) < _SHOWN:
+            found.append(Coming(at=row.next_due, job=row.job, more=more, stage=row.stage, takes=takes, usd=usd))
+        slots, expected = slots + more + 1, expected + usd * (more + 1)
+    return Upcoming(slots=slots, usd=expected, rows=tuple(found), more=len(due) - len(found))
+
+
+def _costs(reader: StoreReader, now: float) -> dict[str, float]:
+    """By job, what a run has cost on average in the last days."""
+    history = reader.ledger.history
+    sums = history.sums(("job",), ("usd", "runs"), since=history.day(now - _DAYS * _DAY))
+    return {job: usd / UNITS["usd"].scale / max(runs, 1) for job, usd, runs in sums}
 
 
 def usual(reader: StoreReader, job: str) -> tuple[float, float]:
@@ -67,7 +73,7 @@ def usual(reader: StoreReader, job: str) -> tuple[float, float]:
 
 
 def _usual(reader: StoreReader, job: str) -> tuple[float, float]:
-    ended = [one for one in reader.ledger.history.series(job, most=_RUNS) if one.status == statuses.SUCCEEDED]
+    ended = [one for one in reader.ledger.history.series(job, most=USUAL) if one.status == statuses.SUCCEEDED]
     if not ended:
         return 0.0, 0.0
     return median(one.elapsed for one in ended), median(one.amounts.usd for one in ended)

@@ -48,7 +48,7 @@ def page(reader: StoreReader, calendar: Calendar, by: str) -> dict[str, Any]:
     named += [row.by[0] for row in report.rows if row.by[0] not in named]
     days = [(today - timedelta(days=back)).isoformat() for back in reversed(range(DAYS))]
     return {
-        "said": verdict.usage(report.total.amounts.usd, f"{DAYS} days", dearer=first).sentence.partition(". "),
+        "sentence": verdict.usage(report.total.amounts.usd, f"{DAYS} days", dearer=first).sentence.partition(". "),
         "eyebrow": f"{_day(since)} to {_day(today.isoformat())}",
         "report": report,
         "shown": report.rows[:_ROWS],

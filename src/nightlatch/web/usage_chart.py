@@ -65,7 +65,7 @@ def _used(reader: StoreReader, by: str, days: Sequence[str], named: Sequence[str
 
 
 def _bar(parts: Mapping[str, float], names: Sequence[str], named: int, x: float, width: float, top: float) -> Markup:
-    """From below: what has no colour of its own first, then the named ones, the first of them on top."""
+    """From below: those without a colour first, then the named ones, the first of them on top."""
     bar, y = Markup(""), _BASE
     for place, name in enumerate([names[-1], *names[:-1]]):
         high = parts.get(name, 0.0) / top * _HIGH

@@ -61,7 +61,7 @@ def check(store: str, job: str, period: int, done: list[tuple[int, str]], homes:
 
 
 def _attempts(store: str, job: str, slot: int, home: Path | None) -> list[str]:
-    """How the attempts of a slot's run ended; one whose machine is gone has no word in another's ledger."""
+    """How the attempts of a slot's run ended; of one whose machine is gone another ledger knows nothing."""
     with mock.patch.dict(os.environ, {"XDG_STATE_HOME": str(home)} if home else {}):
         ledger = open_for(store)
         run = ledger.find(job, name_of(slot))
@@ -71,6 +71,6 @@ def _attempts(store: str, job: str, slot: int, home: Path | None) -> list[str]:
 
 
 def open_slots(store: str, job: str) -> set[int]:
-    """The slot whose claim is open still."""
+    """The slot whose claim is still open."""
     found = [rows.read(cursor) for cursor in url.connect(store).cursors([job])]
     return {int(row.claim.slot) for row in found if row.claim and row.claim.is_open}

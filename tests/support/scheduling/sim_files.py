@@ -38,11 +38,6 @@ class Files:
         """The newest one, and its minutes."""
         return self._commits[job][-1]
 
-    def is_older(self, job: str, one: str, other: str) -> bool:
-        """Was the last commit with the one definition made before that with the other?"""
-        known = [definition for definition, _ in reversed(self._commits[job])]
-        return known.index(one) > known.index(other)
-
     def edit(self, job: str) -> None:
         """A commit on top of the newest: another command or schedule, or one that was before."""
         commits = self._commits[job]

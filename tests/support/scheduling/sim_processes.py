@@ -101,6 +101,7 @@ class Daemon(Process):
         if self._file != self.machine.file:
             self._file = dict(self.machine.file)
             self._scheduler.serve(world.files.jobs(self._file))
+        world.file = self._file
         try:
             pause = self._scheduler.look()
         except StoreUnreachable:

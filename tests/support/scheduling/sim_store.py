@@ -34,7 +34,8 @@ class Shared:
         self.stretches: dict[str, Stretches] = {}  # by job
         self._parsed: dict[str, Row] = {}  # by job: its last row
         self._in_force: dict[str, list[str]] = {}  # by job: definitions, the last one now
-        self.is_older: Callable[[str, str, str], bool] = lambda *_: False
+        self._since: dict[str, int] = {}  # by job: the commit that has put it in force
+        self.commit: Callable[[str], int] = lambda _: 0  # of a job, in the file of the process that is working
         self.wrong: list[str] = []  # what was seen on the way
         self.reads_newer = False  # a measure that is taken away: a row of a newer program is read, and cut
         self.compares_nothing = False  # another: a move wins over one that it has not seen
@@ -59,8 +60,10 @@ class Shared:
     def _defined(self, job: str, definition: str) -> None:
         there = self._in_force.setdefault(job, [definition])
         if there[-1] != definition:
-            if definition in there and self.is_older(job, definition, there[-1]):
+            commit = self.commit(job)
+            if definition in there and commit < self._since.get(job, 0):
                 self.wrong.append(f"{job}: an older file has put {definition} in the place of {there[-1]}")
+            self._since[job] = commit
             there.append(definition)
 
     def parsed(self, cursor: Cursor) -> Row:

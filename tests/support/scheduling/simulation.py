@@ -59,7 +59,7 @@ class Simulation:
         self.shares_files = kind != SQLITE  # each machine has one, and a commit reaches the others later
         self.files = Files(self.chance)
         if self.shares_files:
-            self.shared.is_older = self.files.is_older
+            self.shared.commit = lambda job: self.file[job]
         self.ledger = SimLedger(self._ledger_fault)
         self.machines = [Machine(f"m{place}", self) for place in range(1 if kind == SQLITE else machines)]
         if kind == GIT:
@@ -71,6 +71,7 @@ class Simulation:
         self._daemons: list[Daemon] = []
         self._supervisors: list[Process] = []  # and people's runs
         self.host = ""  # of the process that is working
+        self.file = self.files.first()  # that it has read last
         self.dies_at_work = ""  # a job whose supervisors die at work
 
     def run(self) -> Simulation:
@@ -129,9 +130,10 @@ class Simulation:
                 # Frozen between its look and its move: others go on meanwhile.
                 self._depth += 1
                 busy, process.frozen_until = process.frozen_until, float("inf")
+                host, file = self.host, self.file
                 self.say(f"{process.machine.name}: frozen in front of a move")
                 self._go_on(self.time + self.chance.choice((5.0, 40.0, 200.0, 4000.0)))
-                process.frozen_until = busy
+                process.frozen_until, self.host, self.file = busy, host, file
                 self._depth -= 1
                 return
             if moment == "stall":

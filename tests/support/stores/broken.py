@@ -17,7 +17,7 @@ def caught_by(topic: type[stores.StoreCase]):
 
 
 class Unchecked(PageStore):
-    """Whose grant it is, no verb asks."""
+    """No verb checks whose grant it is."""
 
     def _mine(self, page: Page, name: str, grant: str) -> Page:
         lease: Page = page["leases"].setdefault(name, self._new_lease())

@@ -26,7 +26,7 @@ class TokenBeginsAgainAfterRelease(PageStore):
 
 @caught_by(stores.Tokens)
 class TokenIsAPlainCounter(PageStore):
-    """Right until a backup is restored: then old tokens are handed out again."""
+    """Works until a backup is restored: then old tokens are handed out again."""
 
     def _next(self, token: int) -> int:
         return token + 1

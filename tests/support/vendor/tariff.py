@@ -1,4 +1,4 @@
-"""What the vendor charges, worked out on its own: by genai-prices' arithmetic, or by rates that a test has made up."""
+"""What the vendor charges, computed independently: by genai-prices' arithmetic, or by rates that a test has made up."""
 
 from __future__ import annotations
 

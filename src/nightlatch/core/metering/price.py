@@ -66,7 +66,7 @@ class Price:
         return found
 
     def cost(self, counts: Mapping[str, int]) -> dict[str, int]:
-        """Billionths for each kind of which there is any, each to the nearest: so they add up."""
+        """Billionths for each kind of which there is any, each rounded to the nearest, so that they add up."""
         total = sum([count for kind, count in counts.items() if kind in INPUTS])
         return {
             kind: (self.rate(kind, total) * count + MILLION // 2) // MILLION for kind, count in counts.items() if count

@@ -22,7 +22,7 @@ APART = 60.0  # seconds that it has to be away before the alert is sent
 class _Spool:
     since: float = 0.0  # 0: it answers
     id: str = ""
-    told: tuple[str, ...] = ()  # transports by which the alert was sent
+    sent: tuple[str, ...] = ()  # transports by which the alert was sent
     recovered: tuple[str, ...] = ()  # and by which the recovery was sent
 
 
@@ -39,13 +39,13 @@ class StoreWatch:
         if why and not spool.since:
             self._write(_Spool(since=now, id=f"store-away:{self._host}:{int(now)}"))
         elif why and now - spool.since >= APART:
-            told = [*spool.told, *self._send(spool, STORE_AWAY, f"the store does not answer: {why}", spool.told)]
-            self._write(_Spool(since=spool.since, id=spool.id, told=tuple(told)))
+            sent = [*spool.sent, *self._send(spool, STORE_AWAY, f"the store does not answer: {why}", spool.sent)]
+            self._write(_Spool(since=spool.since, id=spool.id, sent=tuple(sent)))
         elif not why and spool.since:
-            back = self._send(spool, RECOVERED, "the store answers again", spool.recovered, only=spool.told)
+            back = self._send(spool, RECOVERED, "the store answers again", spool.recovered, only=spool.sent)
             done = (*spool.recovered, *back)
-            left = set(spool.told) - set(done)
-            self._write(_Spool(since=spool.since, id=spool.id, told=spool.told, recovered=done) if left else _Spool())
+            left = set(spool.sent) - set(done)
+            self._write(_Spool(since=spool.since, id=spool.id, sent=spool.sent, recovered=done) if left else _Spool())
 
     def _send(
         self, spool: _Spool, rule: str, sentence: str, done: tuple[str, ...], only: tuple[str, ...] | None = None
@@ -76,7 +76,7 @@ class StoreWatch:
             with open(self._path, encoding="utf-8") as file:
                 facts = json.load(file)
             return _Spool(
-                since=float(facts["since"]), id=str(facts["id"]), told=tuple(facts["told"]),
+                since=float(facts["since"]), id=str(facts["id"]), sent=tuple(facts["sent"]),
                 recovered=tuple(facts["recovered"]),
             )  # fmt: skip
         except (OSError, ValueError, KeyError, TypeError):

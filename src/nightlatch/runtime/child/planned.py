@@ -6,7 +6,6 @@ import os
 
 from ...errors import OnlyPlanned
 from ...system import light
-from ...system.tree import DRY_RUN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,4 +69,4 @@ def _loads_revived(text: str) -> Any:
     return json.loads(text, object_hook=_revived)
 
 
-loads = _loads_revived if os.environ.get(DRY_RUN) else light.loads
+loads = _loads_revived if os.environ.get("NIGHTLATCH_DRY_RUN") else light.loads  # tree.DRY_RUN: slow to import

@@ -139,7 +139,7 @@ class EffectRecords:
         if intent is None:
             return known
         deadline, host, input_ = intent.value.split(" ", 2)
-        why = judged.value if judged else f"begun on {host}, which has not said how it ended"
+        why = judged.value if judged else f"begun on {host}, which has not reported how it ended"
         return self._learn(intent, FAILED if judged else IN_DOUBT, attempt, input_, float(deadline), "", why, host)
 
     def _learn(

@@ -147,7 +147,7 @@ class Repository:
     def delete(self, refs: Iterable[str]) -> None:
         """Delete refs without comparing; some of them may not exist."""
         names = set(refs)
-        there = names & self.look(*names, timeout=_LOCAL).keys() if names else ()  # without a name, all would be there
+        there = names & self.look(*names, timeout=_LOCAL).keys() if names else ()  # `look()` returns all
         if there:
             self.git("push", "--quiet", "--no-verify", "--", self.remote.url, *(f":{ref}" for ref in there))
 

@@ -13,7 +13,7 @@ FUTURE = 4_000_000_000.0
 
 
 def move(job: str, seen: str = "", *, slot: float = PAST, wake: float = PAST + 60, body: str = "{}") -> Move:
-    """A move with an id of its own."""
+    """A move with a new id."""
     return Move(job=job, seen=seen, id=identity.new_id(), slot=slot, wake=wake, body=body)
 
 

@@ -12,7 +12,7 @@ LONG = 60.0  # a TTL that does not end within a test
 
 
 class StoreCase:
-    has_clock = True  # does the store judge expiry by a clock of its own? Then a record's `left` is a number
+    has_clock = True  # does the store judge expiry by its own clock? Then a record's `left` is a number
     ttl = 1.0  # seconds; the TTL of leases that a test lets expire
     factor = 1.0  # how much longer than on a local file a test may wait for anything
     racers = 4  # how many do the same thing at once

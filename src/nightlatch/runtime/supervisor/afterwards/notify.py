@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _TABLE = b"alerts"  # a file without this word has no alerts: it need not be parsed to know that
-_ONCE = "NIGHTLATCH_ALERTS"  # =off: for tests, and for users that send alerts themselves
+_SWITCH = "NIGHTLATCH_ALERTS"  # =off: for tests, and for users that send alerts themselves
 
 
 def start_senders(file: str, store: str) -> None:
     """`file`: the nightlatch.toml that counts for the run; "": none. A failure here never fails the run."""
     try:
-        if file and os.environ.get(_ONCE) != "off":
+        if file and os.environ.get(_SWITCH) != "off":
             with open(file, "rb") as read:
                 if _TABLE in read.read():
                     _start("alerts", file, store)

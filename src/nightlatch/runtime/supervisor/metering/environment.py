@@ -111,7 +111,7 @@ def check(caps: Iterable[Cap], given: Mapping[str, str], command: list[str]) -> 
         )
     if os.path.basename(command[0]) == "agy":
         raise UsageError(
-            "agy cannot be metered (it has a login of its own, and no base URL), and a budget in usd or tokens needs "
+            "agy cannot be metered (it uses its own login and has no base URL), and a budget in usd or tokens needs "
             "that: use the google-antigravity SDK, or drop --budget"
         )
 

@@ -38,7 +38,7 @@ def elsewhere(lease: Lease, ledger: Ledger, run: RunRow) -> list[Begun]:
 
 
 def sentence(one: Begun) -> str:
-    return f"attempt {one.attempt} was begun on {one.host} (token {one.token}), which has not said how it ended"
+    return f"attempt {one.attempt} was begun on {one.host} (token {one.token}), which has not reported how it ended"
 
 
 def ended(lease: Lease, ledger: Ledger, key: str) -> set[int]:
