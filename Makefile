@@ -39,7 +39,7 @@ programs:
 		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && \
 		apt-get install -y -qq --no-install-recommends chromium jq curl zsh fish >/dev/null; } || true
 
-test: $(READY) programs ## all tests, with real processes and signals, three workers for two cores
+test: $(READY) programs ## all tests, with real processes and signals, two workers for each core
 	@$(BIN)/python -m tests
 
 CLIENTS := .clients

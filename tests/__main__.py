@@ -1,4 +1,4 @@
-"""`python -m tests`: all tests, three workers for two cores. Tests that fail there are run once more, alone.
+"""`python -m tests`: all tests, two workers for each core. Tests that fail there are run once more, alone.
 
 The tests stop, kill and time real processes: half of their time they wait, and yet all cores are busy with them. A test
 that fails beside the others and passes alone is named at the end: the machine was too busy, or it is a race that is
@@ -16,7 +16,7 @@ from pathlib import Path
 
 FAILED = 1  # pytest's exit code for tests that failed
 MOST = 8  # of thousands; more failures than these are not a coincidence
-WORKERS = round(1.5 * (os.cpu_count() or 1))
+WORKERS = 2 * (os.cpu_count() or 1)
 ROOT = Path(__file__).parents[1]
 LAST_FAILED = ROOT / ".pytest_cache/v/cache/lastfailed"
 
