@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nightlatch.core import advice
 from nightlatch.system import identity
 from tests.support import journal_kinds  # noqa: F401  declared for all tests
 from tests.support.servers.postgres import PostgresServer
@@ -17,6 +18,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 for _signum in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
     if signal.getsignal(_signum) == signal.SIG_IGN:
         signal.signal(_signum, signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True)
+def _advice_names_no_store() -> None:
+    """A test that called a command's `main` has left its --store."""
+    advice.about(None)
 
 
 @pytest.fixture

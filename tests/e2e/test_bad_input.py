@@ -80,7 +80,7 @@ def test_usage_is_64(sqlite_url, words, hint):
 
 @pytest.mark.parametrize(
     ("words", "hint"),
-    [(["k", "done"], "no item k of the batch x"), (["--all", "done"], "no item of the batch x is in")],
+    [(["k", "done"], "the batch x has no item 'k'"), (["--all", "done"], "the batch x has no item that is in doubt")],
 )
 def test_a_batch_without_such_items_is_64(sqlite_url, words, hint):
     nightlatch(sqlite_url, "once", "e", "--", "true")
