@@ -35,7 +35,7 @@ def run() -> None:
 
 
 def _start(env: dict[str, str], name: str) -> subprocess.Popen[bytes]:
-    line = [*NIGHTLATCH, *words("openai", job=name, key=name, every="30s")]
+    line = [*NIGHTLATCH, *words("openai", "--timeout", "10m", job=name, key=name, every="30s")]
     return subprocess.Popen(line, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0)
 
 
