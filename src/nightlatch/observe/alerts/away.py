@@ -27,17 +27,19 @@ class _Spool:
 
 
 class StoreWatch:
-    """Watches the store from one machine. Call `seen` after each round, with why the store did not answer."""
+    """Watches the store from one machine. Call `seen` after each look, with why the store did not answer, and when that
+    look began: it may have waited for half a minute."""
 
     def __init__(self, folder: str, host: str, settings: AlertSettings) -> None:
         self._path = os.path.join(durable.private_folder(folder), "store-away.json")
         self._host, self._settings = host, settings
 
-    def seen(self, why: str) -> None:
+    def seen(self, why: str, began: float = 0.0) -> None:
         spool = self._read()
         now = clock.wall()
         if why and not spool.since:
-            self._write(_Spool(since=now, id=f"store-away:{self._host}:{int(now)}"))
+            since = began or now
+            self._write(_Spool(since=since, id=f"store-away:{self._host}:{int(since)}"))
         elif why and now - spool.since >= APART:
             sent = [*spool.sent, *self._send(spool, STORE_AWAY, f"the store does not answer: {why}", spool.sent)]
             self._write(_Spool(since=spool.since, id=spool.id, sent=tuple(sent)))
