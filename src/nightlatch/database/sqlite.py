@@ -324,6 +324,10 @@ class _SqliteTransaction:
         with self._database._explained:
             return self._connection.execute(sql, self._database._timed(values)).fetchall()
 
+    def later(self, sql: str, **values: object) -> None:
+        """A statement whose answer is not needed: a database on a network may send it with the next one."""
+        self(sql, **values)
+
     def many(self, sql: str, rows: Sequence[dict[str, object]]) -> None:
         """The same statement with the values of each row; all at one time of the clock."""
         with self._database._explained:
