@@ -33,6 +33,7 @@ class StoreWatch:
     def __init__(self, folder: str, host: str, settings: AlertSettings) -> None:
         self._path = os.path.join(durable.private_folder(folder), "store-away.json")
         self._host, self._settings = host, settings
+        self._unwritten: _Spool | None = None  # while the folder is away, together with the store
 
     def seen(self, why: str, began: float = 0.0) -> None:
         spool = self._read()
@@ -74,6 +75,8 @@ class StoreWatch:
         return sent
 
     def _read(self) -> _Spool:
+        if self._unwritten:
+            return self._unwritten
         try:
             with open(self._path, encoding="utf-8") as file:
                 facts = json.load(file)
@@ -85,4 +88,8 @@ class StoreWatch:
             return _Spool()
 
     def _write(self, spool: _Spool) -> None:
-        durable.replace(self._path, json.dumps(spool.__dict__).encode(), mode=0o600)
+        try:
+            durable.replace(self._path, json.dumps(spool.__dict__).encode(), mode=0o600)
+            self._unwritten = None
+        except FileNotFoundError:
+            self._unwritten = spool
