@@ -301,7 +301,7 @@ class Scheduler:
         if not moves:
             return
         dropped = [(plan.row.job, record) for plan, _ in moves if plan.row and plan.row.records != plan.new.records
-                   for record in plan.row.records]  # fmt: skip
+                   for record in plan.row.records_missing_in(plan.new)]  # fmt: skip
         self._ledger.slots.put(dropped)
         sent = [move for _, move in moves]
         try:

@@ -44,12 +44,12 @@ def wrong_outcomes(
 ) -> Iterator[str]:
     """`due`: every slot up to the row's. `sealed`: jobs and keys of which an attempt began; `acts`: keys that were done."""
     found = _by_slot(known, due)
-    for slot, all_of_it in found.items():
-        records = all_of_it
-        # A range that was made after a set-back may reach over slots that had a run before it: their own records count.
-        own = [one for one in records if one.names_a_run]
-        if len(records) > 1 and own and all(one.names_a_run or one.era > own[0].era for one in records):
-            found[slot] = records = own
+    for slot, records in found.items():
+        if len(records) > 1:
+            # A range made after a set-back may reach over slots that had a run before it: their own records count.
+            own = [one for one in records if one.names_a_run]
+            if own and all(one.names_a_run or one.era > own[0].era for one in records):
+                records[:] = own
         if len(records) > 1:
             yield f"{job}: {name_of(slot)} has {len(records)} outcomes: {records}"
         if records[0].outcome == RAN and (job, name_of(slot)) not in sealed:

@@ -35,7 +35,7 @@ from tests.support.scheduling.sim_processes import (
     Process,
     Supervisor,
 )
-from tests.support.scheduling.sim_store import Shared, SimLedger, _read, unreachable
+from tests.support.scheduling.sim_store import Shared, SimLedger, packed, parsed, unreachable
 
 SQLITE, POSTGRES, GIT = KINDS = ("sqlite", "postgres", "git")
 
@@ -83,7 +83,8 @@ class Simulation:
             mock.patch.object(moving, "clock", pauses),
             mock.patch.object(scheduler, "POLL", POLL),
             mock.patch.object(scheduler, "POLL_CLAIMED", POLL / 2),
-            mock.patch.object(rows, "read", self.shared.parsed),
+            mock.patch.object(rows, "read", parsed),
+            mock.patch.object(rows.Row, "pack", packed),
         ):
             for machine in self.machines:
                 for _ in range(2 if self.kind == SQLITE else 1):
@@ -273,7 +274,7 @@ class Simulation:
 
     def check(self, calm: float) -> None:
         for job in JOBS:
-            row = _read(self.shared.read(job, program=2))
+            row = parsed(self.shared.read(job, program=2))
             stretches, acts = self.shared.stretches[job], [key for name, key in self.acts if name == job]
             due, (definition, minutes) = stretches.due(int(row.slot)), self.files.definition(job)
             ledgers = list({id(machine.ledger): machine.ledger for machine in self.machines}.values())
