@@ -515,6 +515,37 @@ def test_a_slot_that_was_given_up_before_a_set_back_keeps_its_outcome(world: Wor
     assert (SKIPPED, "not started", 1) in world.outcomes("job")
 
 
+def test_a_slot_whose_claim_ended_without_a_run_is_due_again_after_a_set_back(world: World) -> None:
+    """Its record is struck out, so nothing else would say what became of it."""
+    world.serve(job("job", "every 1h"))
+    world.clocks.offset += 6 * HOUR
+    (early,) = world.after(1)
+    Claimed(*early).end(world.store, world.ledger, "cancelled", ran=False, reason="overlap")
+    world.clocks.offset -= 6 * HOUR
+    slot = float(named(early[0].due))
+    while world.clocks.wall() < slot + HOUR:
+        for started in world.after(200):
+            world.end(started)
+    assert world.row("job").era == 1
+    found = {record.first: record for record in merged(world.ledger.slots.of("job"), world.row("job").records)}
+    assert found[slot].outcome == RAN
+
+
+def test_a_claim_that_ends_without_a_run_after_a_set_back_keeps_its_outcome(world: World) -> None:
+    """It was at work when the row was set back, so the row does not decide its slot again."""
+    world.serve(job("job", "every 1h"))
+    world.clocks.offset += 400 * 24 * HOUR
+    (early,) = world.after(1)
+    _holder(world, "job")
+    world.clocks.offset -= 400 * 24 * HOUR
+    while world.row("job").era == 0:
+        world.after(200)
+    Claimed(*early).end(world.store, world.ledger, "cancelled", ran=False, reason="not started")
+    for _ in range(8):
+        world.after(900)
+    assert (SKIPPED, "not started", 1) in world.outcomes("job")
+
+
 @pytest.mark.parametrize(
     ("reason", "outcome"), [(retry.GAVE_UP, (SKIPPED, "not started", 1)), ("the branch moved", (RAN, "", 1))]
 )

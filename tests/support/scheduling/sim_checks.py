@@ -40,15 +40,18 @@ class Stretches:
 
 
 def wrong_outcomes(
-    job: str, row: Row, known: Iterable[SlotRecord], due: list[int], sealed: set[tuple[str, str]], acts: Iterable[str]
-) -> Iterator[str]:
-    """`due`: every slot up to the row's. `sealed`: jobs and keys of which an attempt began; `acts`: keys that were done."""
+    job: str, row: Row, known: Iterable[SlotRecord], due: list[int], passed: set[int], sealed: set[tuple[str, str]],
+    acts: Iterable[str],
+) -> Iterator[str]:  # fmt: skip
+    """`due`: every slot up to the row's; `passed`: those that were decided beyond it, after a set-back. `sealed`: jobs
+    and keys of which an attempt began; `acts`: keys that were done."""
     found = _by_slot(known, due)
     for slot, records in found.items():
         if len(records) > 1:
-            # A range made after a set-back may reach over slots that had a run before it: their own records count.
-            own = [one for one in records if one.names_a_run]
-            if own and all(one.names_a_run or one.era > own[0].era for one in records):
+            # A range made after a set-back may reach over slots that had a run, or were at work: their own records
+            # count, and the range does not count them.
+            own = [one for one in records if one.names_a_run or (slot in passed and one.first == one.last)]
+            if own and all(one in own or slot in passed or one.era > own[0].era for one in records):
                 records[:] = own
         if len(records) > 1:
             yield f"{job}: {name_of(slot)} has {len(records)} outcomes: {records}"

@@ -39,6 +39,7 @@ class Shared:
         self.clockless, self.server = clockless, server
         self.token = 0
         self.stretches: dict[str, Stretches] = {}  # by job
+        self.passed: dict[str, set[int]] = {}  # by job: slots that its row has listed as decided beyond it
         self._moves = 0
         self._in_force: dict[str, list[str]] = {}  # by job: definitions, the last one now
         self._since: dict[str, int] = {}  # by job: the commit that has put it in force
@@ -68,6 +69,7 @@ class Shared:
         if before and program == 1 and before.body.newer:  # type: ignore[attr-defined]
             self.wrong.append(f"{move.job}: an older program has dropped what a newer one wrote")
         self._defined(move.job, row.definition)
+        self.passed.setdefault(move.job, set()).update(map(int, row.passed))
         stretches = self.stretches.setdefault(move.job, Stretches())
         stretches.moved(int(move.slot), int(before.slot) if before else None, minutes)
 

@@ -282,7 +282,9 @@ class Simulation:
             for ledger in ledgers:
                 known = merged(known, ledger.slots.of(job))
             wrong = [
-                *sim_checks.wrong_outcomes(job, row, merged(known, row.records), due, self.sealed, acts),
+                *sim_checks.wrong_outcomes(
+                    job, row, merged(known, row.records), due, self.shared.passed[job], self.sealed, acts
+                ),
                 *sim_checks.silence(job, row, stretches.period, EPOCH + self.time, EPOCH + calm),
                 *self.shared.wrong,
             ]
