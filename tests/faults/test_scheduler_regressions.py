@@ -589,6 +589,37 @@ def test_a_definition_whose_move_failed_was_not_served_and_comes_into_force_at_t
     assert world.row("job").definition == "d0"
 
 
+def test_a_definition_can_be_reverted_though_its_daemon_was_killed_right_after_its_move_had_won(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No machine knew that it had served it, so every machine's file was old, and the job silent for ever."""
+    hourly, kept = job("job", "every 1h"), dict[str, str]()
+    world.scheduler.keep_served = lambda: kept.update(world.scheduler.served)
+    world.scheduler.serve({"job": Scheduled(hourly, "d0")})
+    world.after(0)
+    real = world.store.advance
+
+    def killed(moves: Any) -> None:
+        real(moves)
+        raise KeyboardInterrupt
+
+    world.scheduler.serve({"job": Scheduled(hourly, "d1")})
+    with monkeypatch.context() as dying:
+        dying.setattr(world.store, "advance", killed)
+        with pytest.raises(KeyboardInterrupt):
+            world.after(0)
+    assert world.row("job").definition == "d1"
+    world.boot()
+    world.scheduler.served = kept
+    world.scheduler.serve({"job": Scheduled(hourly, "d0")})
+    with monkeypatch.context() as away:  # nor is that forgotten when the next move fails
+        away.setattr(world.store, "advance", _unreachable)
+        with pytest.raises(StoreUnreachable):
+            world.after(0)
+    world.after(0)
+    assert world.row("job").definition == "d0"
+
+
 def _unreachable(*_: object) -> None:
     raise StoreUnreachable("away")
 

@@ -64,8 +64,14 @@ def wrong_outcomes(
             yield f"{job}: {key} was done, and its outcome is {found.get(slot)}"
 
 
-def missing(job: str, row: Row, known: Iterable[SlotRecord], due: list[int]) -> Iterator[str]:
-    return _missing(job, row, _by_slot(known, due), due)
+def missing(
+    job: str, row: Row, known: Iterable[SlotRecord], due: list[int], left: Iterable[tuple[SlotRecord, float, float]],
+    looks: list[float],
+) -> Iterator[str]:  # fmt: skip
+    """What one machine's ledger lacks. `left`: records that a full row dropped, and when they came and went; a machine
+    that has not looked meanwhile (`looks`) cannot have them."""
+    away = [record for record, came, went in left if bisect_left(looks, came) == bisect_left(looks, went)]
+    return _missing(job, row, _by_slot([*known, *away], due), due)
 
 
 def _missing(job: str, row: Row, found: dict[int, list[Any]], due: list[int]) -> Iterator[str]:

@@ -13,6 +13,7 @@ from nightlatch.core.model import Begun, Holder, Record
 from nightlatch.core.row import Cursor, Move, Row, SlotRecord
 from nightlatch.core.value import replace
 from nightlatch.errors import Busy, StoreUnreachable
+from nightlatch.runtime.supervisor.run.rows import KEPT
 from tests.support.scheduling.sim_checks import Stretches
 
 TTL = 60.0
@@ -40,6 +41,9 @@ class Shared:
         self.token = 0
         self.stretches: dict[str, Stretches] = {}  # by job
         self.passed: dict[str, set[int]] = {}  # by job: slots that its row has listed as decided beyond it
+        self.now: Callable[[], float] = lambda: 0.0
+        self.left: dict[str, list[tuple[SlotRecord, float, float]]] = {}  # by job: what a full row dropped; came, went
+        self._came: dict[tuple[str, float], tuple[SlotRecord, float]] = {}  # by job and slot: the newest records
         self._moves = 0
         self._in_force: dict[str, list[str]] = {}  # by job: definitions, the last one now
         self._since: dict[str, int] = {}  # by job: the commit that has put it in force
@@ -68,6 +72,8 @@ class Shared:
         minutes = int(row.schedule.removeprefix("every ").partition("m")[0])
         if before and program == 1 and before.body.newer:  # type: ignore[attr-defined]
             self.wrong.append(f"{move.job}: an older program has dropped what a newer one wrote")
+        if self.clockless:
+            self._note_records(before.body.row.records if before else (), row)  # type: ignore[attr-defined]
         self._defined(move.job, row.definition)
         self.passed.setdefault(move.job, set()).update(map(int, row.passed))
         stretches = self.stretches.setdefault(move.job, Stretches())
@@ -81,6 +87,14 @@ class Shared:
                 self.wrong.append(f"{job}: an older file has put {definition} in the place of {there[-1]}")
             self._since[job] = commit
             there.append(definition)
+
+    def _note_records(self, before: tuple[SlotRecord, ...], row: Row) -> None:
+        for record in row.records[-2:]:
+            if self._came.get((row.job, record.first), (None, 0.0))[0] is not record:
+                self._came[row.job, record.first] = record, self.now()
+        if len(before) >= KEPT and before[0] is not row.records[0]:
+            _, came = self._came[row.job, before[0].first]
+            self.left.setdefault(row.job, []).append((before[0], came, self.now()))
 
     def _check(self, row: Row) -> None:
         """What a program packs and another reads is the row."""

@@ -56,6 +56,7 @@ class Simulation:
         self.course: list[str] = []
         self.server_offset = 0.0
         self.shared = Shared(clockless=kind == GIT, server=self._server if kind == POSTGRES else None)
+        self.shared.now = lambda: self.time
         self.shares_files = kind != SQLITE  # each machine has one, and a commit reaches the others later
         self.files = Files(self.chance)
         if self.shares_files:
@@ -288,9 +289,11 @@ class Simulation:
                 *sim_checks.silence(job, row, stretches.period, EPOCH + self.time, EPOCH + calm),
                 *self.shared.wrong,
             ]
-            for ledger in ledgers if len(ledgers) > 1 else ():
-                alone = merged(ledger.slots.of(job), row.records)
-                wrong += [f"one machine alone: {one}" for one in sim_checks.missing(job, row, alone, due)]
+            left = self.shared.left.get(job, ())
+            for machine in self.machines if len(ledgers) > 1 else ():
+                alone = merged(machine.ledger.slots.of(job), row.records)
+                lacks = sim_checks.missing(job, row, alone, due, left, machine.looks[job])
+                wrong += [f"{machine.name} alone: {one}" for one in lacks]
             if (row.definition, stretches.period) != (definition, 60 * minutes):
                 wrong.append(f"{job}: {row.definition} is in force, and the newest is {definition}")
             if wrong:
