@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
 
 MEMORY = ":memory:"
+_LOG_PAGES = 250  # at most, before they are moved into the database: a process that opens it alone reads its whole log
 PATIENCE = 30.0  # seconds a writer waits for its turn unless it says otherwise
 
 _inherited: list[sqlite3.Connection] = []
@@ -205,6 +206,7 @@ class SqliteDatabase:
             pass
         connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA synchronous = NORMAL")  # no flush inside a commit: it comes after it
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
         meta = self._meta(connection)
         if not schema.check(meta, self.area, self.path) or _mode(connection) != "wal":
             meta = self._migrate(connection)
