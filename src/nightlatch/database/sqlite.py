@@ -87,6 +87,12 @@ class SqliteDatabase:
         with self._thread, self._explained:
             return self._current().execute(sql, self._timed(values)).fetchall()
 
+    def read_each(self, sql: str, rows: Sequence[dict[str, object]]) -> list[list[Row]]:
+        """What the statement finds for the values of each row."""
+        with self._thread, self._explained:
+            connection = self._current()
+            return [connection.execute(sql, self._timed(row)).fetchall() for row in rows]
+
     def write(self, sql: str, *, lazy: bool = False, patience: float = PATIENCE, **values: object) -> list[Row]:
         """One statement, one transaction, durable when this returns.
 

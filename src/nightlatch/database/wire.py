@@ -81,33 +81,45 @@ class Wire:
             self.prepares = False  # the session is shared after all; nothing has happened yet
             return self.execute(sql, values, deadline)
 
-    def execute_together(self, statements: Sequence[tuple[bytes, Sequence[object]]], deadline: float) -> list[Row]:
-        """Run several statements of a transaction in one round trip; returns the rows of the last one. If one is
-        refused, those after it are not run. Raises as `execute` does."""
+    def execute_together(
+        self, statements: Sequence[tuple[bytes, Sequence[object]]], deadline: float, *, prepare: bool = False
+    ) -> list[list[Row]]:
+        """Run several statements in one round trip; returns the rows of each. If one is refused, those after it are
+        not run. Raises as `execute` does.
+
+        `prepare` is for statements that only read: if the server does not know a name, all are sent again.
+        """
         if len(statements) == 1 or pq.version() < _PIPELINES:
-            return [self.execute(*one, deadline) for one in statements][-1]
+            return [self.execute(*one, deadline, prepare=prepare) for one in statements]
         self._settle(deadline)
-        connection = self._connection
+        connection, ready = self._connection, []
+        for sql, values in statements:
+            parameters, types = _bound(values)
+            name = self._prepared(sql, types, deadline) if prepare and self.prepares else b""
+            ready.append((sql, parameters, types, name))
+        found: list[list[Row]] = []
+        refused: ServerRefused | None = None
         try:
             connection.enter_pipeline_mode()
-            for sql, values in statements:
-                parameters, types = _bound(values)
-                connection.send_query_params(sql, parameters, param_types=types)
+            for sql, parameters, types, name in ready:
+                if name:
+                    connection.send_query_prepared(name, parameters)
+                else:
+                    connection.send_query_params(sql, parameters, param_types=types)
             connection.pipeline_sync()
-            found: list[Row] = []
-            refused: ServerRefused | None = None
             for _ in statements:
+                answer = self._answer(deadline)
                 try:
-                    if not refused:
-                        found = self._rows(self._answer(deadline))
-                    else:
-                        self._answer(deadline)
+                    found += [] if refused else [self._rows(answer)]
                 except ServerRefused as error:
                     refused = error
             self._answer(deadline, until=pq.ExecStatus.PIPELINE_SYNC)
             connection.exit_pipeline_mode()
         except OperationalError as error:
             raise Broken(str(error)) from error
+        if refused and refused.sqlstate == _NO_SUCH_STATEMENT and prepare:
+            self.prepares = False  # as in `execute`
+            return self.execute_together(statements, deadline)
         if refused:
             raise refused
         return found

@@ -126,8 +126,15 @@ class History:
 
     def strip(self, job: str, most: int = 60) -> list[tuple[float, str, float]]:
         """(when, status, seconds) of a job's newest runs, the oldest of them first: from the index alone."""
-        rows = self._tables.read(_STRIP, job=job, most=most)
-        return [(at / 1000, status, elapsed / 1000) for at, status, elapsed in reversed(rows)]
+        return self.strips([job], most)[job]
+
+    def strips(self, jobs: Sequence[str], most: int = 60) -> dict[str, list[tuple[float, str, float]]]:
+        """The same of each of these jobs."""
+        found = self._tables.read_each(_STRIP, [{"job": job, "most": most} for job in jobs])
+        return {
+            job: [(at / 1000, status, elapsed / 1000) for at, status, elapsed in reversed(rows)]
+            for job, rows in zip(jobs, found, strict=True)
+        }
 
     def rare(
         self, *kinds: str, job: str | None = None, since: float = 0.0, until: float = _EVER, most: int = 1000

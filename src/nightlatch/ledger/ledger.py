@@ -14,7 +14,7 @@ from .typed_table import where
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from ..core.model import Holder
     from ..database.postgres import PostgresDatabase
@@ -188,8 +188,12 @@ class Ledger:
 
     def newest(self, job: str) -> RunRow | None:
         """The run of a job that changed last, without nested ones."""
-        rows = self._tables.read(_NEWEST, job=job)
-        return RUN.read(rows[0]) if rows else None
+        return self.newest_of([job]).get(job)
+
+    def newest_of(self, jobs: Sequence[str]) -> dict[str, RunRow]:
+        """The same of each of these jobs that has one."""
+        found = self._tables.read_each(_NEWEST, [{"job": job} for job in jobs])
+        return {job: RUN.read(rows[0]) for job, rows in zip(jobs, found, strict=True) if rows}
 
     def attempts(self, run_id: str) -> list[Attempt]:
         rows = self._tables.read(

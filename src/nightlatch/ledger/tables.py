@@ -13,6 +13,7 @@ from .records import ENTRY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     from ..database.guarded import Inserts
@@ -46,6 +47,10 @@ class Tables:
 
     def read(self, sql: str, **values: Any) -> list[Row]:
         return self.database.read(self.sql(sql), **values)
+
+    def read_each(self, sql: str, rows: Sequence[dict[str, object]]) -> list[list[Row]]:
+        """What the statement finds for the values of each row, faster than one by one."""
+        return self.database.read_each(self.sql(sql), rows)
 
     def guarded(self, update: str, values: dict[str, object], inserts: Inserts, *, lazy: bool = False) -> list[Row]:
         return self.database.guarded(self.sql(update), values, inserts, lazy=lazy)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
     from ..core.row import Row
+    from ..ledger.records import RunRow
     from ..observe.reader import StoreReader
 
 RUNS = 60
@@ -64,14 +65,19 @@ def page(reader: StoreReader, order: str, after: str = "") -> dict[str, Any]:
         lambda: dict(history.usd_by("job", since=since)),
     )
     names = sorted({*history.jobs(), *rows})
-    found = [one for name in names if (one := _known(reader, name, rows.get(name), usd.get(name, 0.0)))]
+    newest = reader.ledger.newest_of(names)
+    found = [
+        one for name in names if (one := _known(reader, name, newest.get(name), rows.get(name), usd.get(name, 0.0)))
+    ]
     if order == "cost":
         found.sort(key=lambda one: (-one.usd, one.name))
     elif order != "name":
         urgency = (words.DOUBT, words.BAD, words.WAIT)
         found.sort(key=lambda one: (urgency.index(one.look[1]) if one.look[1] in urgency else 9, one.name))
     first = next((place + 1 for place, one in enumerate(found) if one.name == after), 0)
-    shown = [_row(reader, one, rows.get(one.name)) for one in found[first : first + _MOST]]
+    page_of = found[first : first + _MOST]
+    strips = history.strips([one.name for one in page_of], RUNS)
+    shown = [_row(one, rows.get(one.name), strips[one.name], history.zone) for one in page_of]
     return {
         "jobs": shown,
         "in_all": len(found),
@@ -110,8 +116,7 @@ def sentence(found: list[KnownJob]) -> tuple[list[tuple[str, str]], str]:
     return parts, second
 
 
-def _known(reader: StoreReader, name: str, row: Row | None, usd: float) -> KnownJob | None:
-    newest = reader.ledger.newest(name)
+def _known(reader: StoreReader, name: str, newest: RunRow | None, row: Row | None, usd: float) -> KnownJob | None:
     if newest is None and row is None:
         return None  # not a job: the chain of effects outside of jobs
     look = words.look_of(newest, reader.status(newest)) if newest else ("dot", words.IDLE, "never ran")
@@ -125,13 +130,12 @@ def _known(reader: StoreReader, name: str, row: Row | None, usd: float) -> Known
     )
 
 
-def _row(reader: StoreReader, known: KnownJob, row: Row | None) -> JobRow:
-    strip = reader.ledger.history.strip(known.name, RUNS)
+def _row(known: KnownJob, row: Row | None, strip: list[tuple[float, str, float]], zone: str) -> JobRow:
     top = max((elapsed for _, _, elapsed in strip), default=0.0) or 1.0
     well = sum(status == statuses.SUCCEEDED for _, status, _ in strip)
     return JobRow(
         known=known,
-        schedule=schedule_of(row, reader.ledger.history.zone),
+        schedule=schedule_of(row, zone),
         strip=svg.strip(
             [(words.look(status)[1], elapsed / top) for _, status, elapsed in strip],
             label=f"{well} of the last {len(strip)} runs succeeded",

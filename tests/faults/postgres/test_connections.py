@@ -169,3 +169,19 @@ def test_statements_without_answers_cost_no_round_trips(through: Store, proxy: P
     before = proxy.round_trips
     writer.finish("succeeded")
     assert proxy.round_trips - before == 4
+
+
+def test_many_questions_are_one_round_trip_also_on_a_session_that_forgot_its_prepared_statements(
+    through: Store, proxy: Proxy
+) -> None:
+    ledger = open_for(through.url)
+    for job in ("a", "b"):
+        begun(ledger, job=job)
+    database, asked = ledger._tables.database, ["a", "b", "none"]
+    assert list(ledger.newest_of(asked)) == ["a", "b"]
+    before = proxy.round_trips
+    assert [run.job for run in ledger.newest_of(asked).values()] == ["a", "b"]
+    assert proxy.round_trips - before == 1
+    database.read("DEALLOCATE ALL")
+    assert [run.job for run in ledger.newest_of(asked).values()] == ["a", "b"]
+    assert ledger.newest_of([]) == {}
