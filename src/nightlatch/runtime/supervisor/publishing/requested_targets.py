@@ -136,6 +136,9 @@ class RequestedPush(PushTarget):
         # Its trailers are those of a push before it too, which may have landed.
         return bool(self._work(fresh).contains(facts["commit"], fresh.commit))
 
+    def _of_result(self, facts: Facts) -> Facts:
+        return {}
+
     def land(self, workspace: Workspace | CommandFolder, facts: Facts, publisher: Publisher) -> str:
         return self.gate.push(
             publisher.lease, folder=self.folder, done=self.done, trailers=self._trailers(publisher), guard=self.guard

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 # How something that an earlier attempt was about to publish has landed.
 THERE = "there"
 _CHUNK = 1 << 20
+_TRAILER = re.compile(r"^Nightlatch-(\w+): (.*)$", re.MULTILINE)
 REPLACED = "replaced since"  # it landed, and another write replaced it
 
 
@@ -259,23 +260,32 @@ class PushTarget:
         if work.contains(facts["commit"], tip):
             return True
         since = f"{facts['base']}..{tip}" if facts["base"] and work.contains(facts["base"], tip) else tip
-        return self._has_trailers(work, since, Run=facts["run"], Token=facts["token"])
+        wanted = {"Run": facts["run"], "Token": facts["token"]} | self._of_result(facts)
+        return any(wanted.items() <= found.items() for found in self._trailers_with(work, since, facts["token"]))
+
+    def _of_result(self, facts: Facts) -> Facts:
+        """The trailer that a part, which the command pushed before under the same token, does not have."""
+        return {"Attempt": facts["attempt"]}
 
     def has_result_of(self, other: Begun, publisher: Publisher, fresh: Workspace) -> bool:
         """Does the branch have the commit that completed an attempt of another machine?"""
         if not fresh.commit:
             return False
-        job = re.sub(r"([][.*^$\\])", r"\\\1", publisher.lease.name)
-        number = "[0-9][0-9]*"  # the attempts that the list counts are those of all machines
-        return self._has_trailers(self._work(fresh), fresh.commit, Job=job, Attempt=number, Token=str(other.token))
+        # Not by the attempt's number: the list counts those of all machines.
+        return any(
+            "Attempt" in found and (found.get("Job"), found.get("Token")) == (publisher.lease.name, str(other.token))
+            for found in self._trailers_with(self._work(fresh), fresh.commit, str(other.token))
+        )
 
-    def _has_trailers(self, work: Any, since: str, **trailers: str) -> bool:
-        """`trailers`: basic regular expressions."""
-        words = [f"--grep=^Nightlatch-{name}: {text}$" for name, text in trailers.items()]
-        code, found, stderr = work.run("log", "--all-match", *words, "--format=%H", "-1", since)
+    def _trailers_with(self, work: Any, since: str, token: str) -> Iterator[Facts]:
+        """Our trailers with this token, without "Nightlatch-". A commit that somebody has squashed from several has
+        those of each, by paragraph."""
+        text = f"Nightlatch-Token: {token}"
+        code, found, stderr = work.run("log", "--fixed-strings", f"--grep={text}", "--format=%B%n", since)
         if code:
-            raise GateUnreachable(f"{self.gate.url} could not be searched for {trailers}: {stderr.strip()}")
-        return bool(found)
+            raise GateUnreachable(f"{self.gate.url} could not be searched for {text}: {stderr.strip()}")
+        for paragraph in found.split("\n\n"):
+            yield dict(_TRAILER.findall(paragraph))
 
     def intact(self, facts: Facts, left: Workspace) -> bool:
         work = self._work(left)
