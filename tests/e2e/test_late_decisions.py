@@ -18,6 +18,7 @@ from nightlatch.runtime.supervisor.batches import batch
 from nightlatch.store.url import connect
 from tests.support.programs import children, nightlatch, start, until
 
+
 def meanwhile(monkeypatch: pytest.MonkeyPatch, module: ModuleType, do: Callable[[], object]) -> None:
     """Between the look and the lease."""
     real = module.Lease
