@@ -11,6 +11,7 @@ from shutil import which
 
 import pytest
 
+from nightlatch.ledger import open_for
 from tests.faults.test_publish_runs import AWAIT_PID, DOES_NOT_SETTLE, WORK, Place, on_another_machine
 from tests.support.git_remote import Remote
 from tests.support.programs import TOOL, environment, nightlatch
@@ -63,8 +64,8 @@ def test_a_part_with_an_earlier_results_message_is_not_taken_for_its_result(shar
     assert again.returncode == 0 and len(shared.attempts("k")) == 2, again.stderr
 
 
-def push_without_settling(place: Place) -> None:
-    words = [sys.executable, "-c", DOES_NOT_SETTLE, *place.words("k", WORK, "--ttl", "3s")]
+def push_without_settling(place: Place, program: str = DOES_NOT_SETTLE) -> None:
+    words = [sys.executable, "-c", program, *place.words("k", WORK, "--ttl", "3s")]
     first = subprocess.run(words, env=environment(place.store), cwd=place.folder, capture_output=True, text=True)
     assert first.returncode and place.articles("k") == 1, first.stderr
 
@@ -99,3 +100,15 @@ def test_an_attempt_that_could_not_look_does_not_hide_what_may_have_been_pushed(
         failed = nightlatch(shared.store, *shared.words("k"), cwd=shared.folder, env=env | machine)
         assert "could not be cloned" in failed.stderr, failed.stderr
     is_adopted(shared)
+
+
+def test_retention_keeps_a_run_that_may_have_published(place: Place):
+    """It pushed, could not mark its key, and has failed: started again, it is found on the branch."""
+    program = DOES_NOT_SETTLE.replace("store.git.store import GitStore", "store.sql import SqlStore as GitStore")
+    push_without_settling(place, program)
+    nightlatch(place.store, "prune", "--keep", "0s")
+    again = place.run("k")
+    assert again.returncode == 0 and "published by attempt 1" in again.stderr, again.stderr
+    place.judge("k")
+    assert nightlatch(place.store, "prune", "--keep", "0s").returncode == 0
+    assert not open_for(place.store).find("job", "k")
