@@ -15,6 +15,7 @@ from ....core.value import value
 from ....errors import GateUnreachable, NothingToPublish, UsageError
 from ....gates import at
 from ....gates.folder import Folder
+from ....gates.on_disk import check_outside_releases
 from ....system import fingerprint, treecopy
 from ....system.open_beneath import open_beneath
 
@@ -89,6 +90,7 @@ class ReplaceTarget:
         folder = self.source.endswith("/") and not is_url
         self.gate: Any = Folder(to) if folder else at(to)
         self._is_folder = getattr(self.gate, "takes_folders", False)
+        check_outside_releases(getattr(self.gate, "path", ""))
 
     def describe(self, workspace: Workspace | CommandFolder, publisher: Publisher) -> Facts:
         """sha256 of what is to be published. `NothingToPublish`: the command did not make it."""
