@@ -515,6 +515,37 @@ def test_a_slot_that_was_given_up_before_a_set_back_keeps_its_outcome(world: Wor
     assert (SKIPPED, "not started", 1) in world.outcomes("job")
 
 
+def test_a_slot_whose_claim_ended_without_a_run_is_due_again_after_a_set_back(world: World) -> None:
+    """Its record is struck out, so nothing else would say what became of it."""
+    world.serve(job("job", "every 1h"))
+    world.clocks.offset += 6 * HOUR
+    (early,) = world.after(1)
+    Claimed(*early).end(world.store, world.ledger, "cancelled", ran=False, reason="overlap")
+    world.clocks.offset -= 6 * HOUR
+    slot = float(named(early[0].due))
+    while world.clocks.wall() < slot + HOUR:
+        for started in world.after(200):
+            world.end(started)
+    assert world.row("job").era == 1
+    found = {record.first: record for record in merged(world.ledger.slots.of("job"), world.row("job").records)}
+    assert found[slot].outcome == RAN
+
+
+def test_a_claim_that_ends_without_a_run_after_a_set_back_keeps_its_outcome(world: World) -> None:
+    """It was at work when the row was set back, so the row does not decide its slot again."""
+    world.serve(job("job", "every 1h"))
+    world.clocks.offset += 400 * 24 * HOUR
+    (early,) = world.after(1)
+    _holder(world, "job")
+    world.clocks.offset -= 400 * 24 * HOUR
+    while world.row("job").era == 0:
+        world.after(200)
+    Claimed(*early).end(world.store, world.ledger, "cancelled", ran=False, reason="not started")
+    for _ in range(8):
+        world.after(900)
+    assert (SKIPPED, "not started", 1) in world.outcomes("job")
+
+
 @pytest.mark.parametrize(
     ("reason", "outcome"), [(retry.GAVE_UP, (SKIPPED, "not started", 1)), ("the branch moved", (RAN, "", 1))]
 )
@@ -551,6 +582,37 @@ def test_a_definition_whose_move_failed_was_not_served_and_comes_into_force_at_t
         world.after(0)
     world.scheduler.serve({"job": Scheduled(hourly, "d0")})
     with monkeypatch.context() as away:
+        away.setattr(world.store, "advance", _unreachable)
+        with pytest.raises(StoreUnreachable):
+            world.after(0)
+    world.after(0)
+    assert world.row("job").definition == "d0"
+
+
+def test_a_definition_can_be_reverted_though_its_daemon_was_killed_right_after_its_move_had_won(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No machine knew that it had served it, so every machine's file was old, and the job silent for ever."""
+    hourly, kept = job("job", "every 1h"), dict[str, str]()
+    world.scheduler.keep_served = lambda: kept.update(world.scheduler.served)
+    world.scheduler.serve({"job": Scheduled(hourly, "d0")})
+    world.after(0)
+    real = world.store.advance
+
+    def killed(moves: Any) -> None:
+        real(moves)
+        raise KeyboardInterrupt
+
+    world.scheduler.serve({"job": Scheduled(hourly, "d1")})
+    with monkeypatch.context() as dying:
+        dying.setattr(world.store, "advance", killed)
+        with pytest.raises(KeyboardInterrupt):
+            world.after(0)
+    assert world.row("job").definition == "d1"
+    world.boot()
+    world.scheduler.served = kept
+    world.scheduler.serve({"job": Scheduled(hourly, "d0")})
+    with monkeypatch.context() as away:  # nor is that forgotten when the next move fails
         away.setattr(world.store, "advance", _unreachable)
         with pytest.raises(StoreUnreachable):
             world.after(0)

@@ -1,6 +1,7 @@
 """The scheduler through seeded courses of faults, on each kind of store; and each measure of its protocol taken away.
 
-`make soak ONLY=scheduler` runs thousands of seeds; NIGHTLATCH_ROUNDS says how many here.
+`python -m tests.soak.seeds 1 1000` runs a thousand seeds on one core, `make soak ONLY='scheduler/*'` as many as there is
+time for; NIGHTLATCH_ROUNDS says how many here.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from nightlatch.runtime.supervisor.run.claim import Claimed
 from nightlatch.scheduler import row_plan
 from nightlatch.scheduler.row_reader import RowReader
 from nightlatch.scheduler.scheduler import Scheduler
+from tests.support.scheduling import sim_store
 from tests.support.scheduling.sim_store import SimSlots
 from tests.support.scheduling.simulation import KINDS, POSTGRES, SQLITE, Simulation, Violation
 
@@ -149,6 +151,12 @@ def what_of_the_old_schedule_was_due_is_recorded_at_an_edit(world: Simulation) -
 def a_row_of_a_newer_program_is_left_alone(world: Simulation) -> Any:
     world.shared.reads_newer = True
     return nullcontext()
+
+
+@measure(SQLITE)
+def what_one_program_packs_another_reads(world: Simulation) -> Any:
+    real = sim_store._read
+    return mock.patch.object(sim_store, "_read", lambda cursor: replace(real(cursor), counted=()))
 
 
 @measure(SQLITE)

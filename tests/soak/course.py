@@ -15,7 +15,7 @@ import time
 import traceback
 from pathlib import Path
 
-from tests.soak import commands
+from tests.soak import commands, seeds
 from tests.soak.found import Found, crashes
 from tests.soak.places import GATES, STORES, TTL, Place, place
 from tests.support.scheduling import simulation
@@ -52,25 +52,11 @@ def guarded(store: str, gate: str, where: Place, seconds: float, seed: str, *, f
 
 
 def simulated(kind: str, seconds: float, seed: str) -> Found:
-    """Seeds of the scheduler's simulator, each a virtual day with many faults, or thirty, until the time is over."""
+    """Seeds of the scheduler's simulator until the time is over."""
     found, chance, over = Found(), random.Random(seed), time.monotonic() + seconds
     gc.set_threshold(100_000)  # a course makes many objects and hardly any garbage
     while time.monotonic() < over and not found.violations:
-        number, machines = chance.randrange(10**9), chance.choice((2, 3))
-        days, faults = (30.0, 1.0) if chance.random() < 0.02 else (1.0, 2.0)
-        try:
-            world = simulation.Simulation(number, kind, days=days, machines=machines, faults=faults).run()
-        except simulation.Violation as violation:
-            found.violations.append(f"days={days} faults={faults} machines={machines} {violation}")
-            break
-        found.faults.update(
-            word
-            for line in world.course
-            for word in ("kill", "froze", "sleep", "clock", "edit", "upgrade")
-            if word in line
-        )
-        found.acknowledged += sum(world.acts.values())
-        found.notes["seeds"] += 1
+        seeds.play(seeds.of(kind, chance), found)
     return found
 
 

@@ -163,9 +163,11 @@ def test_a_claim_that_was_begun_and_whose_holder_is_gone_is_taken_over_at_once()
 
 
 def test_a_newer_due_slot_supersedes_a_lost_start() -> None:
-    decision = decide(row(claim=UNBEGUN), DUE, Policy(), Observation(now=NOW, unchanged=31.0))
+    set_back_since = row(claim=UNBEGUN, era=1)
+    decision = decide(set_back_since, DUE, Policy(), Observation(now=NOW, unchanged=31.0))
     assert decision.claim and (decision.claim.slot, decision.claim.missed) == (SLOT, 1)
-    assert [(one.first, one.outcome, one.slot) for one in decision.records] == [(UNBEGUN.slot, COLLAPSED, SLOT)]
+    (lost,) = decision.records
+    assert (lost.first, lost.outcome, lost.slot, lost.era) == (UNBEGUN.slot, COLLAPSED, SLOT, 1)
 
 
 def test_what_was_attempted_is_never_superseded() -> None:

@@ -17,11 +17,12 @@ def judge(row: Row, mine: str, last_served: str, *, shared: bool) -> str:
 
     A definition that the row does not know is new. One that was in force before is old, unless this machine has itself
     served the one that is in force now: then a person here has reverted to it. On a store that serves one machine there
-    is one file, and its definition always counts.
+    is one file, and its definition always counts. `last_served`: the mark that this machine remembers, or two lines:
+    it has also tried to bring another into force, and may have.
     """
     if row.definition == mine:
         return SAME
-    if not shared or not row.definition or mine not in row.before or last_served == mark(row):
+    if not shared or not row.definition or mine not in row.before or mark(row) in last_served.split("\n"):
         return NEW
     return OLD
 

@@ -100,8 +100,15 @@ class Option:
 
 def rows(declared: type, where: str = "") -> dict[str, Option]:
     """The options of a class, by their names: all, or those that are valid in a place."""
-    found = {name: row for name, row in vars(declared).items() if isinstance(row, Option)}
-    return {name: row for name, row in found.items() if where in row.where} if where else found
+    known = _tables.get((declared, where))
+    if known is None:
+        found = {name: row for name, row in vars(declared).items() if isinstance(row, Option)}
+        known = {name: row for name, row in found.items() if where in row.where} if where else found
+        _tables[declared, where] = known
+    return known
+
+
+_tables: dict[tuple[type, str], dict[str, Option]] = {}
 
 
 def read(declared: type, values: Mapping[str, object], where: str, name: Names) -> dict[str, Any]:

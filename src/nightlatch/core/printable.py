@@ -30,7 +30,7 @@ def logfmt(facts: Mapping[str, object]) -> str:
 
 def _shown(fact: object) -> str:
     text = f"{fact:.6f}".rstrip("0").rstrip(".") if isinstance(fact, float) else str(fact)
-    if text and all(letter in _PLAIN for letter in text):
+    if text and _PLAIN.issuperset(text):
         return text
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return '"' + "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in escaped) + '"'

@@ -167,6 +167,11 @@ class Row:
             return (*self.records[:-1], grown, *new[1:])[-max(keep, len(new)) :]
         return (*self.records, *new)[-max(keep, len(new)) :]
 
+    def records_missing_in(self, other: Row) -> list[SlotRecord]:
+        """The records that the other row does not have, or not like this."""
+        there = {record.first: record for record in other.records}
+        return [record for record in self.records if there.get(record.first) != record]
+
     def pack(self) -> str:
         facts = _packed(self, _BLANK, _APART)
         if self.claim:

@@ -144,7 +144,7 @@ def _claimed(row: Row, claim: Claim, due: Due | None, policy: Policy, seen: Obse
     lost_start = not claim.grant and not claim.attempted
     if lost_start and due and policy.catch_up == ONE and _may_run(row, due, policy, seen):
         last = SlotRecord(
-            first=claim.slot, last=claim.slot, outcome=COLLAPSED, slot=due.newest, at=seen.now, era=claim.era
+            first=claim.slot, last=claim.slot, outcome=COLLAPSED, slot=due.newest, at=seen.now, era=row.era
         )
         taken = _claim(row, due, policy, seen)
         if taken.claim is None:

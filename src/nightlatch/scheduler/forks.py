@@ -15,9 +15,10 @@ import socket
 import sys
 
 from ..core.job import unpack
+from ..database import schema
 from ..errors import Error, Stop
 from ..runtime.supervisor.start import start
-from ..system import clock, printing
+from ..system import clock, identity, printing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ def main(fd: int) -> NoReturn:
     os.set_inheritable(fd, False)
     for module in PRELOADED:
         __import__(module)
+    identity.read_once()
+    for area in ("store", "ledger"):
+        schema.migrations(area)
     stamp, looked = package_stamp(), clock.now()
     gc.collect()
     gc.freeze()

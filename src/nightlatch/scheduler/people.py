@@ -11,6 +11,7 @@ from ..errors import UsageError
 from ..ledger import kinds
 from ..runtime.supervisor.run.rows import KEPT, move_row, read_row
 from ..system import identity
+from . import row_plan
 from .scheduled import due_before, times_of
 
 TYPE_CHECKING = False
@@ -80,11 +81,8 @@ class JobSlots:
             times = times_of(row.schedule)
             if times is None:
                 raise UsageError(f"{self._job} has no schedule")
-            known = [*self._ledger.slots.of(self._job, time), *row.records]
-            ran = {record.first for record in known if record.names_a_run and record.first >= time}
-            if row.claim and row.claim.slot >= time:
-                ran.add(row.claim.slot)
             begin = time - 1
+            ran = row_plan.still_decided(row, self._ledger.slots.of(self._job, begin), begin)
             kept = tuple(one for one in row.records if one.names_a_run or one.last < time)
             return replace(
                 row, slot=begin, next_due=float(times.next(begin)), era=row.era + 1, struck=row.set_back_to(begin),

@@ -87,15 +87,20 @@ def edited(row: Row, job: Scheduled | None, now: float, *, host: str, keep: int)
 
 def set_back(row: Row, job: Scheduled, now: float, recorded: Iterable[SlotRecord]) -> Row:
     """The row without the moves of a clock that was ahead. What names a run stays. `recorded`: in the ledger."""
-    ran = {record.first for record in (*recorded, *row.records) if record.names_a_run and record.first > now}
-    if row.claim and row.claim.slot > now:
-        ran.add(row.claim.slot)
+    ran = still_decided(row, recorded, now)
     begin = float(int(now))
     kept = tuple(_cut(record, job, begin) for record in row.records if record.names_a_run or record.first <= begin)
     return replace(
         row, slot=begin, next_due=job.next(begin), era=row.era + 1, struck=row.set_back_to(begin),
         passed=tuple(sorted(ran)[:PASSED]), records=kept,
     )  # fmt: skip
+
+
+def still_decided(row: Row, recorded: Iterable[SlotRecord], time: float) -> set[float]:
+    """The slots after a time that stay decided when the row is set back to it: those with a run, and the one at work.
+    A claim that ended without a run has only a record, which is struck out."""
+    ran = {record.first for record in (*recorded, *row.records) if record.names_a_run and record.first > time}
+    return ran | {row.claim.slot} if row.claim and row.claim.is_open and row.claim.slot > time else ran
 
 
 def _cut(record: SlotRecord, job: Scheduled, time: float) -> SlotRecord:

@@ -22,7 +22,7 @@ class RowReader:
         self._ledger, self._apart, self._say = ledger, apart, say
         self._known: dict[str, Row] = {}  # job → its row as it was read, or moved, here last
         self.unreadable: set[str] = set()  # jobs whose rows only a newer program can read
-        self._copied: dict[str, str] = {}  # job → the move whose records this ledger has
+        self._copied: dict[str, Row] = {}  # job → the row whose records this ledger has
         self._staged: dict[str, object] = {}  # job → the change of its stage that this ledger has
         self._struck: dict[str, tuple[int, str]] = {}  # job → era and move by which records were struck out here last
 
@@ -64,9 +64,13 @@ class RowReader:
 
     def _copy_records(self, found: Iterable[Row]) -> None:
         """Copy other machines' records from the rows: their ledgers are separate."""
-        new = [row for row in found if self._copied.get(row.job) != row.id]
-        self._ledger.slots.put((row.job, record) for row in new for record in row.records)
-        self._copied |= {row.job: row.id for row in new}
+        moved = [(row, known) for row in found if (known := self._copied.get(row.job)) is None or known.id != row.id]
+        self._ledger.slots.put(
+            (row.job, record)
+            for row, known in moved
+            for record in (row.records_missing_in(known) if known else row.records)
+        )
+        self._copied |= {row.job: row for row, _ in moved}
 
     def _strike(self, row: Row, job: Scheduled) -> None:
         """Strike out this ledger's records of the times that do not count, before anything else is read."""

@@ -65,7 +65,8 @@ class Scheduler:
         self._watch = Watch(store.folder, clocks)
         self.jobs: Mapping[str, Scheduled] = {}
         self._removed: set[str] = set()  # jobs that have left the file, and whose rows do not say so yet
-        self.served: dict[str, str] = {}  # job → the mark of the definition that this machine last served
+        self.served: dict[str, str] = {}  # job → `last_served` of `definition.judge`
+        self.keep_served: Callable[[], None] = lambda: None  # writes it down
         self.shared = True  # may other machines have other files?
         self._old: dict[str, str] = {}  # job → the definition in force, where ours is old
         self._unsynced: set[str] = set()
@@ -301,8 +302,9 @@ class Scheduler:
         if not moves:
             return
         dropped = [(plan.row.job, record) for plan, _ in moves if plan.row and plan.row.records != plan.new.records
-                   for record in plan.row.records]  # fmt: skip
+                   for record in plan.row.records_missing_in(plan.new)]  # fmt: skip
         self._ledger.slots.put(dropped)
+        self._announce([(old, plan.new) for plan, _ in moves if (old := plan.row) and old.edition != plan.new.edition])
         sent = [move for _, move in moves]
         try:
             won = self._store.advance(sent)
@@ -326,6 +328,15 @@ class Scheduler:
             for kind, facts in plan.notes:
                 self._ledger.note(job, kind, **facts)
             self._say_skipped(plan)
+
+    def _announce(self, plans: list[tuple[Row, Row]]) -> None:
+        """Write down which definitions this machine is about to bring into force: killed after a move that won, it
+        would not know that it has served them, and could never revert them."""
+        for old, new in plans:
+            known, was = self.served.get(old.job, "").split("\n"), definition.mark(old)
+            self.served[old.job] = "\n".join([*(mark for mark in known if mark == was), definition.mark(new)])
+        if plans:
+            self.keep_served()
 
     def _say_skipped(self, plan: RowPlan) -> None:
         for record in plan.decision.records if plan.decision else ():

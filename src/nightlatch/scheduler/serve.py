@@ -58,6 +58,7 @@ class Server:
         self._scheduler.shared = url.ledger_of(self._where) != url.BESIDE
         self._served = Served(self._store.folder, self._config.path)
         self._scheduler.served = self._served.definitions
+        self._scheduler.keep_served = self._keep_served
         self._stop = 0
         self._away = False
         self._take_up()

@@ -123,7 +123,8 @@ def _sqlite(url: str) -> Store:
     from ..database.sqlite import SqliteDatabase
     from .sql import SqlStore
 
-    return SqlStore(url, SqliteDatabase(_sqlite_path(url), "store"), folder_of(url))
+    path = _sqlite_path(url)
+    return SqlStore(url, SqliteDatabase(path, "store"), f"{path}.d")
 
 
 def _git(url: str) -> Store:

@@ -46,12 +46,20 @@ def user() -> str:
     name = os.environ.get("LOGNAME") or os.environ.get("USER")
     if name:
         return printable(name)  # it may hold anything, even bytes that are not UTF-8
-    import pwd
+    uid = str(os.getuid())
+    if f"user {uid}" not in _known:
+        import pwd
 
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())
+        try:
+            _known[f"user {uid}"] = pwd.getpwuid(int(uid)).pw_name
+        except KeyError:
+            return uid
+    return _known[f"user {uid}"]
+
+
+def read_once() -> None:
+    """Read what stays as it is, for the processes that are forked from this one."""
+    boot(), machine(), user()
 
 
 def new_id() -> str:

@@ -35,9 +35,16 @@ def secrets(environment: Mapping[str, str]) -> Redactor:
         for name, text in environment.items()
         if len(text) >= _SHORTEST
         and not name.startswith("NIGHTLATCH_")
-        and (name in declared or (any(word in name.upper() for word in _NAMES) and not os.path.exists(text)))
+        and (name in declared or (_is_named_like_one(name.upper()) and not os.path.exists(text)))
     }
     return Redactor([(form, instead) for secret, instead in found.items() for form in _forms(secret)], shapes=True)
+
+
+def _is_named_like_one(name: str) -> bool:
+    for word in _NAMES:  # noqa: SIM110  for every variable of every run: `any` takes three times as long
+        if word in name:
+            return True
+    return False
 
 
 def named_secrets(environment: Mapping[str, str]) -> list[str]:

@@ -58,11 +58,20 @@ def file_system(folder: str) -> str:
         return _file_system_elsewhere(folder)
     device = os.stat(folder).st_dev
     wanted = f" {os.major(device)}:{os.minor(device)} ".encode()
+    if _seen[:1] != [wanted]:
+        _seen[:] = [wanted, _mounted(wanted)]
+    return _seen[1].decode()
+
+
+_seen: list[bytes] = []  # the device that was looked at last, and its type: a store's files are in one folder
+
+
+def _mounted(device: bytes) -> bytes:
     with open("/proc/self/mountinfo", "rb") as mounts:
         for line in mounts:
-            if wanted in line:
-                return line.partition(b" - ")[2].split(b" ", 1)[0].decode()
-    return ""  # btrfs subvolumes and the like have separate devices; all of them are local
+            if device in line:
+                return line.partition(b" - ")[2].split(b" ", 1)[0]
+    return b""  # btrfs subvolumes and the like have separate devices; all of them are local
 
 
 def _file_system_elsewhere(folder: str) -> str:

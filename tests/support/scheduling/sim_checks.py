@@ -40,16 +40,19 @@ class Stretches:
 
 
 def wrong_outcomes(
-    job: str, row: Row, known: Iterable[SlotRecord], due: list[int], sealed: set[tuple[str, str]], acts: Iterable[str]
-) -> Iterator[str]:
-    """`due`: every slot up to the row's. `sealed`: jobs and keys of which an attempt began; `acts`: keys that were done."""
+    job: str, row: Row, known: Iterable[SlotRecord], due: list[int], passed: set[int], sealed: set[tuple[str, str]],
+    acts: Iterable[str],
+) -> Iterator[str]:  # fmt: skip
+    """`due`: every slot up to the row's; `passed`: those that were decided beyond it, after a set-back. `sealed`: jobs
+    and keys of which an attempt began; `acts`: keys that were done."""
     found = _by_slot(known, due)
-    for slot, all_of_it in found.items():
-        records = all_of_it
-        # A range that was made after a set-back may reach over slots that had a run before it: their own records count.
-        own = [one for one in records if one.names_a_run]
-        if len(records) > 1 and own and all(one.names_a_run or one.era > own[0].era for one in records):
-            found[slot] = records = own
+    for slot, records in found.items():
+        if len(records) > 1:
+            # A range made after a set-back may reach over slots that had a run, or were at work: their own records
+            # count, and the range does not count them.
+            own = [one for one in records if one.names_a_run or (slot in passed and one.first == one.last)]
+            if own and all(one in own or slot in passed or one.era > own[0].era for one in records):
+                records[:] = own
         if len(records) > 1:
             yield f"{job}: {name_of(slot)} has {len(records)} outcomes: {records}"
         if records[0].outcome == RAN and (job, name_of(slot)) not in sealed:
@@ -61,8 +64,14 @@ def wrong_outcomes(
             yield f"{job}: {key} was done, and its outcome is {found.get(slot)}"
 
 
-def missing(job: str, row: Row, known: Iterable[SlotRecord], due: list[int]) -> Iterator[str]:
-    return _missing(job, row, _by_slot(known, due), due)
+def missing(
+    job: str, row: Row, known: Iterable[SlotRecord], due: list[int], left: Iterable[tuple[SlotRecord, float, float]],
+    looks: list[float],
+) -> Iterator[str]:  # fmt: skip
+    """What one machine's ledger lacks. `left`: records that a full row dropped, and when they came and went; a machine
+    that has not looked meanwhile (`looks`) cannot have them."""
+    away = [record for record, came, went in left if bisect_left(looks, came) == bisect_left(looks, went)]
+    return _missing(job, row, _by_slot([*known, *away], due), due)
 
 
 def _missing(job: str, row: Row, found: dict[int, list[Any]], due: list[int]) -> Iterator[str]:

@@ -37,6 +37,7 @@ class Machine:
         self.file = world.files.first()
         self.served: dict[str, str] = {}  # kept on its disk
         self.program = 1  # an upgrade makes it 2
+        self.looks: dict[str, list[float]] = {job: [] for job in self.file}  # by job: when its row was seen
 
     def now(self) -> float:
         return self._world.time
@@ -108,6 +109,9 @@ class Daemon(Process):
             pause = 5.0
         except Killed:
             pass
+        else:
+            for job in self._file.keys() - self._scheduler._reader.unreadable:
+                self.machine.looks[job].append(world.time)
         world.after(max(pause, 0.5), self.step)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from bisect import bisect_right, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -13,13 +13,21 @@ from nightlatch.core.model import Begun, Holder, Record
 from nightlatch.core.row import Cursor, Move, Row, SlotRecord
 from nightlatch.core.value import replace
 from nightlatch.errors import Busy, StoreUnreachable
+from nightlatch.runtime.supervisor.run.rows import KEPT
 from tests.support.scheduling.sim_checks import Stretches
 
 TTL = 60.0
-_EVERY, _DEFINITION = re.compile(r'"schedule":"every (\d+)m'), re.compile(r'"definition":"([^"]+)"')
-
-
 _NEWER = ',"newer":1}'  # what a newer program adds to a row, and an older one cannot read
+_CHECKED = 20  # moves; one of so many is packed, read and compared: both take half of a course's time
+_pack, _read = Row.pack, rows.read
+
+
+class Body:
+    """What a row keeps besides its cursor: here the row itself, which each program packs and reads."""
+
+    def __init__(self, row: Row) -> None:
+        self.row = row
+        self.newer = False  # has it what only a newer program can read?
 
 
 class Shared:
@@ -32,7 +40,11 @@ class Shared:
         self.clockless, self.server = clockless, server
         self.token = 0
         self.stretches: dict[str, Stretches] = {}  # by job
-        self._parsed: dict[str, Row] = {}  # by job: its last row
+        self.passed: dict[str, set[int]] = {}  # by job: slots that its row has listed as decided beyond it
+        self.now: Callable[[], float] = lambda: 0.0
+        self.left: dict[str, list[tuple[SlotRecord, float, float]]] = {}  # by job: what a full row dropped; came, went
+        self._came: dict[tuple[str, float], tuple[SlotRecord, float]] = {}  # by job and slot: the newest records
+        self._moves = 0
         self._in_force: dict[str, list[str]] = {}  # by job: definitions, the last one now
         self._since: dict[str, int] = {}  # by job: the commit that has put it in force
         self.commit: Callable[[str], int] = lambda _: 0  # of a job, in the file of the process that is working
@@ -43,17 +55,27 @@ class Shared:
 
     def read(self, job: str, program: int) -> Cursor:
         cursor = self.rows[job]
-        newer = (program > 1 or self.reads_newer) and cursor.body.endswith(_NEWER)
-        return replace(cursor, body=cursor.body.removesuffix(_NEWER) + "}") if newer else cursor
+        body: Any = cursor.body
+        if body.newer and program == 1 and not self.reads_newer:
+            return replace(cursor, body=_pack(body.row).removesuffix("}") + _NEWER)
+        return cursor
 
     def move(self, move: Move, program: int) -> None:
         before = self.rows.get(move.job)
-        body = move.body if program == 1 else move.body.removesuffix("}") + _NEWER
+        body: Any = move.body
+        row = body.row if body.row.id == move.id else replace(body.row, id=move.id)
+        body.row, body.newer = row, program > 1
         self.rows[move.job] = Cursor(job=move.job, id=move.id, slot=move.slot, wake=move.wake, body=body)
-        minutes = int(_EVERY.search(move.body)[1])  # type: ignore[index]
-        if before and program == 1 and before.body.endswith(_NEWER):
+        self._moves += 1
+        if self._moves % _CHECKED == 0:
+            self._check(row)
+        minutes = int(row.schedule.removeprefix("every ").partition("m")[0])
+        if before and program == 1 and before.body.newer:  # type: ignore[attr-defined]
             self.wrong.append(f"{move.job}: an older program has dropped what a newer one wrote")
-        self._defined(move.job, _DEFINITION.search(move.body)[1])  # type: ignore[index]
+        if self.clockless:
+            self._note_records(before.body.row.records if before else (), row)  # type: ignore[attr-defined]
+        self._defined(move.job, row.definition)
+        self.passed.setdefault(move.job, set()).update(map(int, row.passed))
         stretches = self.stretches.setdefault(move.job, Stretches())
         stretches.moved(int(move.slot), int(before.slot) if before else None, minutes)
 
@@ -66,15 +88,30 @@ class Shared:
             self._since[job] = commit
             there.append(definition)
 
-    def parsed(self, cursor: Cursor) -> Row:
-        """As `row.read`, which takes most of a course's time."""
-        known = self._parsed.get(cursor.job)
-        if known is None or known.id != cursor.id or cursor.body.endswith(_NEWER):
-            known = self._parsed[cursor.job] = _read(cursor)
-        return known
+    def _note_records(self, before: tuple[SlotRecord, ...], row: Row) -> None:
+        for record in row.records[-2:]:
+            if self._came.get((row.job, record.first), (None, 0.0))[0] is not record:
+                self._came[row.job, record.first] = record, self.now()
+        if len(before) >= KEPT and before[0] is not row.records[0]:
+            _, came = self._came[row.job, before[0].first]
+            self.left.setdefault(row.job, []).append((before[0], came, self.now()))
+
+    def _check(self, row: Row) -> None:
+        """What a program packs and another reads is the row."""
+        cursor = Cursor(job=row.job, id=row.id, slot=row.slot, wake=row.wake, body=_pack(row))
+        if (there := _read(cursor)) != row:
+            self.wrong.append(f"{row.job}: a row is read as another: {there} for {row}")
 
 
-_read = rows.read
+def packed(row: Row) -> Body:
+    """As `Row.pack`."""
+    return Body(row)
+
+
+def parsed(cursor: Cursor) -> Row:
+    """As `row.read`."""
+    body: Any = cursor.body
+    return body.row if isinstance(body, Body) else _read(cursor)
 
 
 class SimStore:
@@ -180,6 +217,8 @@ class SimLeases:
 class SimSlots:
     def __init__(self, fault: Callable[[str], None]) -> None:
         self.records: dict[str, dict[float, SlotRecord]] = {}
+        # By job and era: (last, first) of all records that were ever put and may be struck out.
+        self._ends: dict[str, dict[int, list[tuple[float, float]]]] = {}
         self.fault = fault
 
     def put(self, records: Iterable[tuple[str, SlotRecord]], *, lazy: bool = False) -> None:
@@ -188,7 +227,7 @@ class SimSlots:
             records_of = self.records.setdefault(job, {})
             there = records_of.get(record.first)
             if there is None or (there.era, there.last) < (record.era, record.last):
-                records_of[record.first] = record
+                self._put(job, record)
         self.fault("after")
 
     def of(self, job: str, since: float = 0.0) -> Iterator[SlotRecord]:
@@ -196,15 +235,22 @@ class SimSlots:
         return (found[first] for first in sorted(found) if found[first].last >= since)
 
     def strike(self, job: str, time: float, era: int, cut: Callable[[float, float], tuple[float, int]]) -> None:
+        earlier = [ends for of, ends in self._ends.get(job, {}).items() if of < era]
         there = self.records.get(job, {})
-        for first, record in list(there.items()):
-            if record.last <= time or record.era >= era or record.names_a_run:
+        for last, first in [one for ends in earlier for one in ends[bisect_right(ends, (time, float("inf"))) :]]:
+            record = there.get(first)
+            if record is None or record.last != last or record.era >= era or record.names_a_run:
                 continue
             if first > time:
                 del there[first]
             else:
-                last, count = cut(record.first, time)
-                there[first] = replace(record, last=last, count=count)
+                end, count = cut(first, time)
+                self._put(job, replace(record, last=end, count=count))
+
+    def _put(self, job: str, record: SlotRecord) -> None:
+        self.records.setdefault(job, {})[record.first] = record
+        if not record.names_a_run:
+            insort(self._ends.setdefault(job, {}).setdefault(record.era, []), (record.last, record.first))
 
 
 class SimLedger:

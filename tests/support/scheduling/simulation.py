@@ -35,7 +35,7 @@ from tests.support.scheduling.sim_processes import (
     Process,
     Supervisor,
 )
-from tests.support.scheduling.sim_store import Shared, SimLedger, _read, unreachable
+from tests.support.scheduling.sim_store import Shared, SimLedger, packed, parsed, unreachable
 
 SQLITE, POSTGRES, GIT = KINDS = ("sqlite", "postgres", "git")
 
@@ -56,6 +56,7 @@ class Simulation:
         self.course: list[str] = []
         self.server_offset = 0.0
         self.shared = Shared(clockless=kind == GIT, server=self._server if kind == POSTGRES else None)
+        self.shared.now = lambda: self.time
         self.shares_files = kind != SQLITE  # each machine has one, and a commit reaches the others later
         self.files = Files(self.chance)
         if self.shares_files:
@@ -83,7 +84,8 @@ class Simulation:
             mock.patch.object(moving, "clock", pauses),
             mock.patch.object(scheduler, "POLL", POLL),
             mock.patch.object(scheduler, "POLL_CLAIMED", POLL / 2),
-            mock.patch.object(rows, "read", self.shared.parsed),
+            mock.patch.object(rows, "read", parsed),
+            mock.patch.object(rows.Row, "pack", packed),
         ):
             for machine in self.machines:
                 for _ in range(2 if self.kind == SQLITE else 1):
@@ -273,7 +275,7 @@ class Simulation:
 
     def check(self, calm: float) -> None:
         for job in JOBS:
-            row = _read(self.shared.read(job, program=2))
+            row = parsed(self.shared.read(job, program=2))
             stretches, acts = self.shared.stretches[job], [key for name, key in self.acts if name == job]
             due, (definition, minutes) = stretches.due(int(row.slot)), self.files.definition(job)
             ledgers = list({id(machine.ledger): machine.ledger for machine in self.machines}.values())
@@ -281,13 +283,17 @@ class Simulation:
             for ledger in ledgers:
                 known = merged(known, ledger.slots.of(job))
             wrong = [
-                *sim_checks.wrong_outcomes(job, row, merged(known, row.records), due, self.sealed, acts),
+                *sim_checks.wrong_outcomes(
+                    job, row, merged(known, row.records), due, self.shared.passed[job], self.sealed, acts
+                ),
                 *sim_checks.silence(job, row, stretches.period, EPOCH + self.time, EPOCH + calm),
                 *self.shared.wrong,
             ]
-            for ledger in ledgers if len(ledgers) > 1 else ():
-                alone = merged(ledger.slots.of(job), row.records)
-                wrong += [f"one machine alone: {one}" for one in sim_checks.missing(job, row, alone, due)]
+            left = self.shared.left.get(job, ())
+            for machine in self.machines if len(ledgers) > 1 else ():
+                alone = merged(machine.ledger.slots.of(job), row.records)
+                lacks = sim_checks.missing(job, row, alone, due, left, machine.looks[job])
+                wrong += [f"{machine.name} alone: {one}" for one in lacks]
             if (row.definition, stretches.period) != (definition, 60 * minutes):
                 wrong.append(f"{job}: {row.definition} is in force, and the newest is {definition}")
             if wrong:

@@ -31,9 +31,10 @@ def end_claim(
     configured: str,
 ) -> Row:  # fmt: skip
     """The row with the claim ended, its slot's outcome recorded, and its end counted."""
+    # What names a run is never struck out; without one, a set-back before this end must not strike it out.
     record = SlotRecord(
         first=claim.slot, last=claim.slot, outcome=RAN if ran else SKIPPED, reason=reason, run=run, host=host, at=now,
-        era=claim.era,
+        era=claim.era if ran or run else row.era,
     )  # fmt: skip
     return replace(
         stages.counted(row, end, now, configured),

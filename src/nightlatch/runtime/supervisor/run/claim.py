@@ -147,21 +147,22 @@ class Claimed:
 
     def end(self, store: Store, ledger: Ledger, status: str, *, ran: bool, reason: str = "", run: str = "") -> None:
         now, host = store.clock(), identity.host()
+        end: End | None = None  # of the claim, which is the same at every try
 
         def ended(row: Row, claim: Claim) -> Row:
+            nonlocal end
+            end = end or self._end(claim, status)
             return end_claim(
-                row, claim, self._end(claim, status), ran=ran, reason=reason, run=run, host=host, now=now, store=store,
+                row, claim, end, ran=ran, reason=reason, run=run, host=host, now=now, store=store,
                 configured=self.job.stage,
             )  # fmt: skip
 
         moved = self._move(store, ledger, ended)
-        if moved:
-            before, after = moved
-            counting.journal(ledger, before, after, self._end(before.claim, status), self.job.stage, run)
+        if moved and end:
+            counting.journal(ledger, *moved, end, self.job.stage, run)
         self.closed = True
 
-    def _end(self, claim: Claim | None, status: str) -> End:
-        assert claim
+    def _end(self, claim: Claim, status: str) -> End:
         return End(
             id=claim.id, status=status, slot=name_of(claim.slot), definition=definition(self.job), stage=self.stage,
             clean=self.clean and status == statuses.SUCCEEDED, own_cap=self.own_cap,

@@ -27,7 +27,7 @@ def move_row(store: Store, ledger: Ledger, row: Row, new: Row) -> bool:
     Records that the move drops are written to the ledger first: nothing else may have them.
     """
     if new.records != row.records:
-        ledger.slots.put((row.job, record) for record in row.records)
+        ledger.slots.put((row.job, record) for record in row.records_missing_in(new))
     move = row.move_to(replace(new, by=identity.host()), identity.new_id())
     try:
         won = store.advance([move])[0]
@@ -36,5 +36,5 @@ def move_row(store: Store, ledger: Ledger, row: Row, new: Row) -> bool:
         won = store.advance([move])[0]  # only the reply may be lost: sent again, it finds its own id
     if won and new.records != row.records:
         # For readers of the ledger alone: the row has them, and the process that moves it next writes them down first.
-        ledger.slots.put(((row.job, record) for record in new.records), lazy=True)
+        ledger.slots.put(((row.job, record) for record in new.records_missing_in(row)), lazy=True)
     return won
