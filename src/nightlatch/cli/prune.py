@@ -18,8 +18,8 @@ Remove runs that ended long ago, with their output, their workspaces, their part
 outcomes.
 
 Never removed: done keys (work that is done is not done again), effects, items of a batch, and runs that are open, in
-doubt or need attention. Usage is kept for at least a month, for the monthly caps. The cut in the journal is recorded,
-so `nightlatch audit verify` still finds it intact.
+doubt, need attention, or may have published and could not record it. Usage is kept for at least a month, for the
+monthly caps. The cut in the journal is recorded, so `nightlatch audit verify` still finds it intact.
 
 Finished runs do this automatically, once a day on each machine, according to NIGHTLATCH_KEEP (default 90d; none:
 never). Output and workspaces are removed only on this machine; other machines remove theirs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from ..errors import UsageError
 from ..system import durable
 from . import address
 from .marks import Marks
@@ -76,3 +77,24 @@ class OnDisk:
     def adopt(self, store: str) -> int:
         """Make another store's marks this store's; returns how many there were."""
         return self._marks.adopt(store)
+
+
+def check_outside_releases(path: str) -> None:
+    """Raise `UsageError` if `path` is in a folder that is published as a whole: its next release would not have it."""
+    if folder := _published_folder(path):
+        raise UsageError(
+            f"{path} is in {folder}, which is published as a whole: what is written into a release of it is gone "
+            f"with the next one. Publish it as a part of that folder, or to a path outside it"
+        )
+
+
+def _published_folder(path: str) -> str:
+    """The folder gate's path whose release has `path` in it; "" if there is none."""
+    folder = os.path.dirname(path)
+    while folder != os.path.dirname(folder):
+        home, release = os.path.split(folder)
+        token, _, number = release.partition("-")
+        if home.endswith(".releases") and token.isdecimal() and number.isdecimal():
+            return home.removesuffix(".releases")
+        folder = home
+    return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 from ..errors import Conflict, GateUnreachable, UsageError
 from ..store import url as store_url
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ..store.git.repository import Repository
 
 _LOCAL = 300.0  # seconds for a git that talks to no remote: a rebase of many commits
+_OURS = re.compile(r"^Nightlatch-(Job|Run|Attempt|Token): .*\n?", re.MULTILINE)
 _REMOTE = 900.0  # and for one that does: a push of much, with the hooks of both sides
 
 
@@ -140,8 +142,11 @@ class Worktree:
         return bool(self.run("for-each-ref", "--count=1", "--contains", tip, "refs/remotes", "refs/tags")[1])
 
     def _with_trailers(self, message: str, trailers: Mapping[str, str]) -> str:
+        """In place of those it has: a command may reuse an earlier commit's message, which says that it completed an
+        attempt."""
         words = [word for name, text in trailers.items() for word in ("--trailer", f"{name}: {text}")]
-        code, out, _ = self.run("interpret-trailers", "--if-exists", "replace", *words, stdin=f"{message.rstrip()}\n")
+        plain = f"{_OURS.sub('', message).rstrip()}\n"
+        code, out, _ = self.run("interpret-trailers", "--no-divider", "--if-missing", "add", *words, stdin=plain)
         return message if code else f"{out}\n"
 
     def _write(self, commit: str) -> str:

@@ -61,9 +61,11 @@ SELECT {ITEM.names} FROM {{prefix}}item WHERE scope = :scope AND status = :statu
 """
 _REASONS = "SELECT digest, reason FROM {prefix}item WHERE scope = :scope AND digest IN "
 _KEYS = "SELECT digest, key FROM {prefix}item WHERE scope = :scope AND digest IN "
-_RESOLVE = """
-UPDATE {prefix}item SET status = :status, reason = :reason, changed = :at
-WHERE scope = :scope AND status IN ('in-doubt', 'needs-attention'{this} RETURNING key
+_UNDECIDED = "scope = :scope AND status IN ('in-doubt', 'needs-attention'{this}"
+_LAST_CHANGE = f"SELECT COALESCE(MAX(changed), -1) FROM {{prefix}}item WHERE {_UNDECIDED}"
+_RESOLVE = f"""
+UPDATE {{prefix}}item SET status = :status, reason = :reason, changed = :at
+WHERE {_UNDECIDED} AND changed <= :seen RETURNING key
 """
 _COUNTS = "SELECT status, COUNT(*) FROM {prefix}item WHERE scope = :scope GROUP BY status"
 # From scope to scope by the index: a million items that are done are not looked at.
@@ -140,14 +142,19 @@ class Items:
         rows = self._tables.read(_NEEDING_DECISION.replace("{this}", "WHERE item.key = :key" if key else ""), key=key)
         return [(scope, status, count, key, at / 1000, reason) for scope, status, count, key, at, reason in rows]
 
-    def resolve(self, scope: str, key: str, status: str, *, reason: str) -> list[str]:
+    def last_change(self, scope: str, key: str) -> int:
+        """When what `resolve` would decide about now changed last; -1 if there is nothing."""
+        return int(self._tables.read(_of_key(_LAST_CHANGE, key), scope=scope, key=key)[0][0])
+
+    def resolve(self, scope: str, key: str, status: str, *, reason: str, seen: int) -> list[str]:
         """A person says what becomes of an item that is not done; with key "" of all that are in doubt or set aside.
-        Returns their keys."""
+        Returns their keys. `seen`: the last change before the person decided."""
         with self._tables.on_chain(scope) as chain:
             rows = chain(
-                _RESOLVE.replace("{this}", ", 'given-up', 'failed') AND key = :key" if key else ")"),
+                _of_key(_RESOLVE, key),
                 scope=scope,
                 key=key,
+                seen=seen,
                 status=status,
                 reason=clean(reason),
                 at=chain.at,
@@ -156,3 +163,7 @@ class Items:
             if keys:
                 chain.append(kinds.ITEMS_RESOLVED, status=status, keys="\n".join(keys), reason=reason)
             return keys
+
+
+def _of_key(sql: str, key: str) -> str:
+    return sql.replace("{this}", ", 'given-up', 'failed') AND key = :key" if key else ")")

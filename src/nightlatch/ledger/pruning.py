@@ -6,7 +6,7 @@ from ..core import statuses
 from ..system import clock
 from . import kinds
 from .chain import job_chain
-from .records import Pruned
+from .records import ENTRY, Pruned
 from .step_chain import STEPS, chains_of
 
 TYPE_CHECKING = False
@@ -55,7 +55,11 @@ _FIRST_YOUNG = "SELECT MIN(seq) FROM {prefix}journal WHERE chain = :chain AND at
 # Their last link may be older than their row says: clocks differ, and a link waits for the chain.
 _STAYING = "SELECT id, seq, head, status, anchor FROM {prefix}run WHERE job = :job AND changed < :before"
 _SLACK = 86_400_000  # ms
-_SUCCEEDED = "SELECT id, job, key FROM {prefix}run WHERE status = 'succeeded' AND changed < :before"
+_ALL_ENDED = f"SELECT id, job, key, status FROM {{prefix}}run WHERE status IN ({_ENDED}) AND changed < :before"
+_PUBLISHES = f"""
+SELECT {ENTRY.names} FROM {{prefix}}journal
+WHERE chain = :run AND kind IN ('{kinds.PUBLISHING}', '{kinds.PUBLISHED}', '{kinds.NOT_PUBLISHED}') ORDER BY seq
+"""
 _LENGTH = "SELECT COUNT(*) FROM {prefix}journal WHERE chain = :chain"
 _BEHIND = "SELECT COUNT(*) FROM {prefix}journal WHERE chain = :chain AND seq <= :seq"
 # A range that has not ended stays whole.
@@ -68,8 +72,9 @@ _CUT = "DELETE FROM {prefix}journal WHERE chain = :chain AND seq <= :seq RETURNI
 def prune(tables: Tables, keep: float, by: str, within: float, done: Done) -> Pruned:
     """Remove runs that ended over `keep` seconds ago, the journal behind a recorded head, and what became of slots.
 
-    After about `within` seconds the rest is left for the next time. One that succeeded and whose key is not `done` in
-    the store stays: its holder died between the two records, and nothing else says that it must not be done again.
+    After about `within` seconds the rest is left for the next time. What nothing but the run itself says stays: that
+    it must not be done again, if it succeeded and died before its key was marked `done` in the store; and what it may
+    have published, if it did not report that.
     """
     today, started = tables.now(), clock.now()
     before = today - round(keep * 1000)
@@ -85,7 +90,7 @@ def prune(tables: Tables, keep: float, by: str, within: float, done: Done) -> Pr
             ended = [
                 run
                 for run, key, status, anchor in page
-                if _place(anchor) < young and (status != statuses.SUCCEEDED or done(job, key))
+                if _place(anchor) < young and not _stays(tables, done, run, job, key, status)
             ]
             gone, cut = _remove(tables, job, ended, before, by)
             runs += gone
@@ -106,7 +111,7 @@ def prune(tables: Tables, keep: float, by: str, within: float, done: Done) -> Pr
 def prunable(tables: Tables, keep: float, done: Done) -> Pruned:
     """What `prune` would remove now; nothing is."""
     before = tables.now() - round(keep * 1000)
-    staying = {run for run, job, key in tables.read(_SUCCEEDED, before=before) if not done(job, key)}
+    staying = {one[0] for one in tables.read(_ALL_ENDED, before=before) if _stays(tables, done, *one)}
     anchors = tables.read(_ALL_ANCHORS, before=before)
     young = {job: _first_young(tables, job, before) for job in {job for _, job, _ in anchors}}
     staying |= {run for run, job, anchor in anchors if _place(anchor) >= young[job]}
@@ -152,6 +157,13 @@ def _remove(tables: Tables, job: str, ended: list[str], before: int, by: str) ->
                 chain.append(kinds.CUT, runs="", by=by, before=before, links=links)
         chain.append(kinds.CUT, **facts)
     return gone, entries
+
+
+def _stays(tables: Tables, done: Done, run: str, job: str, key: str, status: str) -> bool:
+    if status == statuses.SUCCEEDED:
+        return not done(job, key)
+    results = [entry.kind for row in tables.read(_PUBLISHES, run=run) if not (entry := ENTRY.read(row)).facts.get("by")]
+    return bool(results) and results[-1] != kinds.NOT_PUBLISHED
 
 
 def _first_young(tables: Tables, job: str, before: int) -> float:

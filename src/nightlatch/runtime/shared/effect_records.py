@@ -57,6 +57,13 @@ class EffectRecords:
         self._same_input(done.input if done else known.input if known and known.status != FAILED else "", input)
         return done, known
 
+    def state(self) -> tuple[object, ...]:
+        """What a decision is drawn from: it changes when an attempt begins, and when it ends on this machine."""
+        known = self._effects.find(self.scope, self.key)
+        attempt = known.attempt if known else 0
+        newest = self._newest_attempt(attempt) if self.ledger_is_per_machine else attempt
+        return (newest, known.status, known.changed) if known else (newest,)
+
     def look(self, lease: HeldLease, input: str) -> Effect | None:
         """What is true now: store and ledger reconciled under the lease. None: it was never begun."""
         done, known = self.peek(input)
@@ -127,9 +134,7 @@ class EffectRecords:
 
     def _look_elsewhere(self, known: Effect | None) -> Effect | None:
         """Attempts that another machine has begun, or decided, since this ledger last learned of the effect."""
-        attempt = known.attempt if known else 0
-        while self._store.look(f"begun:{self.scope}", f"{attempt + 1} {self.key}"):
-            attempt += 1
+        attempt = self._newest_attempt(known.attempt if known else 0)
         judged = self._store.look(f"failed:{self.scope}", f"{attempt} {self.key}") if attempt else None
         if known and attempt == known.attempt:
             if known.status == IN_DOUBT and judged:
@@ -141,6 +146,12 @@ class EffectRecords:
         deadline, host, input_ = intent.value.split(" ", 2)
         why = judged.value if judged else f"begun on {host}, which has not reported how it ended"
         return self._learn(intent, FAILED if judged else IN_DOUBT, attempt, input_, float(deadline), "", why, host)
+
+    def _newest_attempt(self, attempt: int) -> int:
+        """The last one that was begun on any machine; this ledger knows `attempt`."""
+        while self._store.look(f"begun:{self.scope}", f"{attempt + 1} {self.key}"):
+            attempt += 1
+        return attempt
 
     def _learn(
         self,
@@ -213,11 +224,12 @@ def resolve(
     """Decide an effect in doubt: `done` (with a result), `failed` (it was not done), or `again` (do it again, whatever
     became of it).
 
-    Raises Busy while a run works on it, UsageError if it is not in doubt.
+    Raises Busy while a run works on it, UsageError if it is not in doubt, or was begun again while we waited.
     """
     status, by = rules.resolution(outcome), by or identity.user()
     the_store = url.connect(store)
     records = EffectRecords(the_store, open_for(url.resolve(store)), scope, key)
+    seen = records.state()
     try:
         held = Lease(the_store, records.lease_name, ttl=the_store.default_ttl, wait=wait)
     except Busy as busy:
@@ -225,6 +237,8 @@ def resolve(
             f"the effect {key} is being worked on, or waits for its probe: end that, then decide. {busy}", busy.record
         ) from None
     with held as lease:
+        if records.state() != seen:
+            raise UsageError(f"the effect {key} has changed meanwhile, and nothing was decided. Look at it again")
         effect = records.look(lease, "")
         if effect is None:
             raise UsageError(f"there is no effect {key} in the scope {scope}. Was it done under --scope, or elsewhere?")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ....core import statuses
 from ....errors import RunEnded, UsageError
 from ....ledger import kinds
+from ....ledger.decisions import seen as seen_of
 from ...shared.leases.lease import Lease
 from ..run import begun
 from . import lapse
@@ -27,21 +28,24 @@ def resolve(run: RunRow, outcome: str, by: str, *, ledger: Ledger, store: Store,
     failed  the next start with its key makes another attempt
     again   the same, and the run is pending until then
 
-    Raises `RunEnded` if there is nothing to decide, and `Busy` if the job's lease is needed and
-    another run of the job holds it for longer than `wait` seconds.
+    Raises `RunEnded` if there is nothing to decide, or the run has moved on since `run` was read, and `Busy` if the
+    job's lease is needed and another run of the job holds it for longer than `wait` seconds.
     """
     left_behind = lapse.status_of(run, ledger, store) == lapse.LAPSED
     if not left_behind and not statuses.needs_person(run.status):
         raise RunEnded(f"run {run.id} of {run.job} is {run.status}: there is nothing to resolve", run)
     if left_behind or outcome == DONE or store.lists_begun:
         with Lease(store, run.job, ttl=store.default_ttl, wait=wait) as lease:
+            now = ledger.run(run.id)
+            if now is None or seen_of(now) != seen_of(run):
+                raise RunEnded(f"run {run.id} of {run.job} has moved on meanwhile: look at it again", now or run)
             before = begun.decision(store, ledger, run)
             decided, _, decider = before.value.partition(" ") if before else (outcome, "", "")
             if decided != outcome:
                 # That decision may have led to new work that nobody has looked at: do not decide it here.
                 raise RunEnded(f"run {run.id} of {run.job} has been decided meanwhile: {decided}, by {decider}", run)
             if left_behind:
-                ledger.reap(run.id, token=lease.token, grant=lease.grant, doubt=True)
+                run = ledger.reap(run.id, token=lease.token, grant=lease.grant, doubt=True)
             if outcome == DONE:
                 # Before the run is marked done: after a crash in between it is decided again, which does no harm.
                 store.settle(lease.name, lease.grant, run.job, run.key, value=run.id)
@@ -51,10 +55,11 @@ def resolve(run: RunRow, outcome: str, by: str, *, ledger: Ledger, store: Store,
                 begun.decide(lease, run.job, run.key, outcome, by, begun.doubtful_tokens(ledger, run))
     if outcome == AGAIN:
         if not left_behind and run.status == statuses.NEEDS_ATTENTION:
-            return ledger.retry(run.id, by)
-        ledger.resolve(run.id, statuses.FAILED, by)
+            return ledger.retry(run.id, by, seen=seen_of(run))
+        ledger.resolve(run.id, statuses.FAILED, by, seen=seen_of(run))
         return ledger.retry(run.id, by)
-    return ledger.resolve(run.id, statuses.SUCCEEDED if outcome == DONE else statuses.FAILED, by)
+    status = statuses.SUCCEEDED if outcome == DONE else statuses.FAILED
+    return ledger.resolve(run.id, status, by, seen=seen_of(run))
 
 
 def resolve_elsewhere(

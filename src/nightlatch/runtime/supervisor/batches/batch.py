@@ -102,9 +102,10 @@ def resolve(
     """Decide about an item that is not done, or with key "" about all that are in doubt or set aside; returns their
     keys. Raises Busy while the batch runs."""
     status, by = effects.resolution(outcome, of_item=True), by or identity.user()
-    the_store = url.connect(store)
+    the_store, items = url.connect(store), open_for(url.resolve(store)).items
+    seen = items.last_change(name, key)
     with Lease(the_store, check_name(name), ttl=the_store.default_ttl, wait=wait):
-        keys = open_for(url.resolve(store)).items.resolve(name, key, status, reason=f"resolved as {outcome} by {by}")
+        keys = items.resolve(name, key, status, reason=f"resolved as {outcome} by {by}", seen=seen)
     if not keys:
         which = f"item {key!r} that failed," if key else "item that"
         raise UsageError(f"there is nothing to resolve: the batch {name} has no {which} is in doubt or was set aside")

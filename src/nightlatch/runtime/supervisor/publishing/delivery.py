@@ -26,6 +26,7 @@ class Delivery:
 
     workspace: Workspace | None = None
     path = ""  # where the command runs; "" before `begin`
+    looked = False  # is it known of every earlier attempt whether it has published?
 
     def __init__(self, job: Job) -> None:
         self._job, self._source = job, None
@@ -67,6 +68,7 @@ class Delivery:
         for other in reversed(elsewhere):
             if self._publication.adopt(other, self.workspace, writer, self._publisher):
                 return f"published by attempt {other.attempt} on {other.host}"
+        self.looked = True
         if not os.path.isdir(self.path):
             raise UsageError(f"--cwd {self._job.cwd}: there is no such folder in the workspace")
         return ""

@@ -8,6 +8,8 @@ everything else, and where the store is the same repository the done key lands i
 
 from __future__ import annotations
 
+from itertools import permutations
+
 from ....errors import Conflict, NothingToPublish, StaleToken, UsageError
 from ....ledger import kinds
 from .targets import REPLACED, Publisher, PushTarget, ReplaceTarget
@@ -40,6 +42,12 @@ class Publication:
             raise UsageError(
                 "two --publish have the same target, and the second would replace the first: name different targets"
             )
+        for inner, outer in permutations([getattr(target.gate, "path", "") for target in replaced], 2):
+            if outer and inner.startswith(f"{outer}/"):
+                raise UsageError(
+                    f"two --publish have targets of which one is in the other: {inner}, and {outer}, which is replaced "
+                    f"as a whole. Publish the one as a part of the other, or to a path outside it"
+                )
         self.settled = False  # the key was settled with a push
         self.may_have_pushed = False
 

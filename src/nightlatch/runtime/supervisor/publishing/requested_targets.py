@@ -13,6 +13,7 @@ from ....errors import UsageError
 from ....gates import address, kind_of
 from ....gates.file import File
 from ....gates.folder import KEEP, Folder
+from ....gates.on_disk import OnDisk, check_outside_releases
 from ....ledger import kinds
 from ....system import fingerprint
 from ....system.open_beneath import open_beneath
@@ -33,10 +34,13 @@ def gate_for(source: str | int | None, target: str, keep: int | None) -> Any:
         return kind.load()(target, keep=keep or KEEP)
     path = address.to_path(target) if "://" in target else target
     if os.path.isdir(path if source is None else source):
-        return Folder(path, keep=keep or KEEP)
-    if path.endswith("/"):
+        gate: OnDisk = Folder(path, keep=keep or KEEP)
+    elif path.endswith("/"):
         raise UsageError(f"{target} names a folder, and a file is published to a file: write {target}NAME")
-    return File(path)
+    else:
+        gate = File(path)
+    check_outside_releases(gate.path)
+    return gate
 
 
 def _opened(workspace: str, path: str) -> int:
@@ -135,6 +139,9 @@ class RequestedPush(PushTarget):
             return super()._contains(facts, fresh)
         # Its trailers are those of a push before it too, which may have landed.
         return bool(self._work(fresh).contains(facts["commit"], fresh.commit))
+
+    def _of_result(self, facts: Facts) -> Facts:
+        return {}
 
     def land(self, workspace: Workspace | CommandFolder, facts: Facts, publisher: Publisher) -> str:
         return self.gate.push(

@@ -15,6 +15,7 @@ from ....core.value import value
 from ....errors import GateUnreachable, NothingToPublish, UsageError
 from ....gates import at
 from ....gates.folder import Folder
+from ....gates.on_disk import check_outside_releases
 from ....system import fingerprint, treecopy
 from ....system.open_beneath import open_beneath
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 # How something that an earlier attempt was about to publish has landed.
 THERE = "there"
 _CHUNK = 1 << 20
+_TRAILER = re.compile(r"^Nightlatch-(\w+): (.*)$", re.MULTILINE)
 REPLACED = "replaced since"  # it landed, and another write replaced it
 
 
@@ -88,6 +90,7 @@ class ReplaceTarget:
         folder = self.source.endswith("/") and not is_url
         self.gate: Any = Folder(to) if folder else at(to)
         self._is_folder = getattr(self.gate, "takes_folders", False)
+        check_outside_releases(getattr(self.gate, "path", ""))
 
     def describe(self, workspace: Workspace | CommandFolder, publisher: Publisher) -> Facts:
         """sha256 of what is to be published. `NothingToPublish`: the command did not make it."""
@@ -259,23 +262,32 @@ class PushTarget:
         if work.contains(facts["commit"], tip):
             return True
         since = f"{facts['base']}..{tip}" if facts["base"] and work.contains(facts["base"], tip) else tip
-        return self._has_trailers(work, since, Run=facts["run"], Token=facts["token"])
+        wanted = {"Run": facts["run"], "Token": facts["token"]} | self._of_result(facts)
+        return any(wanted.items() <= found.items() for found in self._trailers_with(work, since, facts["token"]))
+
+    def _of_result(self, facts: Facts) -> Facts:
+        """The trailer that a part, which the command pushed before under the same token, does not have."""
+        return {"Attempt": facts["attempt"]}
 
     def has_result_of(self, other: Begun, publisher: Publisher, fresh: Workspace) -> bool:
         """Does the branch have the commit that completed an attempt of another machine?"""
         if not fresh.commit:
             return False
-        job = re.sub(r"([][.*^$\\])", r"\\\1", publisher.lease.name)
-        number = "[0-9][0-9]*"  # the attempts that the list counts are those of all machines
-        return self._has_trailers(self._work(fresh), fresh.commit, Job=job, Attempt=number, Token=str(other.token))
+        # Not by the attempt's number: the list counts those of all machines.
+        return any(
+            "Attempt" in found and (found.get("Job"), found.get("Token")) == (publisher.lease.name, str(other.token))
+            for found in self._trailers_with(self._work(fresh), fresh.commit, str(other.token))
+        )
 
-    def _has_trailers(self, work: Any, since: str, **trailers: str) -> bool:
-        """`trailers`: basic regular expressions."""
-        words = [f"--grep=^Nightlatch-{name}: {text}$" for name, text in trailers.items()]
-        code, found, stderr = work.run("log", "--all-match", *words, "--format=%H", "-1", since)
+    def _trailers_with(self, work: Any, since: str, token: str) -> Iterator[Facts]:
+        """Our trailers with this token, without "Nightlatch-". A commit that somebody has squashed from several has
+        those of each, by paragraph."""
+        text = f"Nightlatch-Token: {token}"
+        code, found, stderr = work.run("log", "--fixed-strings", f"--grep={text}", "--format=%B%n", since)
         if code:
-            raise GateUnreachable(f"{self.gate.url} could not be searched for {trailers}: {stderr.strip()}")
-        return bool(found)
+            raise GateUnreachable(f"{self.gate.url} could not be searched for {text}: {stderr.strip()}")
+        for paragraph in found.split("\n\n"):
+            yield dict(_TRAILER.findall(paragraph))
 
     def intact(self, facts: Facts, left: Workspace) -> bool:
         work = self._work(left)

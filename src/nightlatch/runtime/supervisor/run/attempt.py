@@ -214,8 +214,9 @@ class SealedAttempt:
                 from .waiting import Signals
 
                 self.signals = Signals(self.start.supervision)
-            if held is None and not (self.delivery and self.delivery.may_have_pushed and status != statuses.SUCCEEDED):
-                end_begun(self.start, self.lease, ended)
+            unsure = self.delivery if status != statuses.SUCCEEDED else None
+            if held is None and not (unsure and unsure.may_have_pushed):
+                end_begun(self.start, self.lease, ended, earlier=not unsure or unsure.looked)
             if self.delivery:
                 self.delivery.end(keep=status != statuses.SUCCEEDED or self.planned)
             if self.spending.days:

@@ -84,12 +84,13 @@ def seal(start: Pipeline, lease: Lease, key: str) -> Writer | Verdict:
     return writer
 
 
-def end_begun(start: Pipeline, lease: Lease, run: RunRow) -> None:
-    """Take an ended run off the list of begun keys; one that needs a person stays on it, for all machines."""
+def end_begun(start: Pipeline, lease: Lease, run: RunRow, *, earlier: bool = True) -> None:
+    """Take an ended run off the list of begun keys; one that needs a person stays on it, for all machines. Not
+    `earlier`: only this attempt, since nobody has looked at what came of those before it."""
     if start.lists_begun and not statuses.needs_person(run.status):
         from .begun import ended
 
-        lease.ended = ended(lease, start.ledger, run.key)
+        lease.ended = ended(lease, start.ledger, run.key, earlier=earlier)
 
 
 def _read_environment(start: Pipeline) -> None:

@@ -41,10 +41,10 @@ def sentence(one: Begun) -> str:
     return f"attempt {one.attempt} was begun on {one.host} (token {one.token}), which has not reported how it ended"
 
 
-def ended(lease: Lease, ledger: Ledger, key: str) -> set[int]:
-    """Which entries to remove when `key` has ended: its own, and those of other keys that ended in this ledger while
-    their holder could not reach the store."""
-    ours = {lease.token, *(one.token for one in lease.begun if one.key == key)}
+def ended(lease: Lease, ledger: Ledger, key: str, *, earlier: bool) -> set[int]:
+    """Which entries to remove when `key` has ended: this attempt's, those `earlier` ones of it, and those of other
+    keys that ended in this ledger while their holder could not reach the store."""
+    ours = {lease.token, *(one.token for one in lease.begun if one.key == key and earlier)}
     return ours | {one.token for one in lease.begun if one.key != key and _ended_here(ledger, lease.name, one)}
 
 
@@ -54,7 +54,15 @@ def _ended_here(ledger: Ledger, job: str, one: Begun) -> bool:
         run is not None
         and statuses.is_terminal(run.status)
         and any(attempt.token == one.token for attempt in ledger.attempts(run.id))
+        and (run.status == statuses.SUCCEEDED or not _may_have_pushed(ledger, run))
     )
+
+
+def _may_have_pushed(ledger: Ledger, run: RunRow) -> bool:
+    from ..publishing.publish import left
+
+    intents, outcomes = left(ledger, run.id)
+    return any("commit" in facts and outcomes.get(url) != kinds.NOT_PUBLISHED for url, facts in intents.items())
 
 
 def decision(store: Store, ledger: Ledger, run: RunRow) -> Done | None:

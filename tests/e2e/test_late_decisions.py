@@ -1,0 +1,90 @@
+"""A decision that waited for the lease is about what the person saw, not about what was begun meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from nightlatch.errors import RunEnded, UsageError
+from nightlatch.ledger import open_for
+from nightlatch.runtime.shared import effect_records
+from nightlatch.runtime.supervisor.afterwards import decide
+from nightlatch.runtime.supervisor.batches import batch
+from nightlatch.store.url import connect
+from tests.support.programs import children, nightlatch, start, until
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, module: ModuleType, do: Callable[[], object]) -> None:
+    """Between the look and the lease."""
+    real = module.Lease
+
+    def late(*args: object, **more: object) -> object:
+        monkeypatch.setattr(module, "Lease", real)
+        do()
+        return real(*args, **more)
+
+    monkeypatch.setattr(module, "Lease", late)
+
+
+def test_an_effect(monkeypatch: pytest.MonkeyPatch, sqlite_url: str):
+    def try_it() -> None:
+        assert nightlatch(sqlite_url, "once", "k", "--", "false").returncode == 76
+
+    def decide_and_try_it() -> None:
+        assert nightlatch(sqlite_url, "resolve", "k", "again").returncode == 0
+        try_it()
+
+    try_it()
+    meanwhile(monkeypatch, effect_records, decide_and_try_it)
+    with pytest.raises(UsageError, match="Look at it again"):
+        effect_records.resolve("k", "failed", store=sqlite_url)
+    assert nightlatch(sqlite_url, "once", "k", "--", "true").returncode == 76
+    effect_records.resolve("k", "failed", store=sqlite_url)
+    assert nightlatch(sqlite_url, "once", "k", "--", "true").returncode == 0
+
+
+@pytest.mark.parametrize("key", ["a", ""])
+def test_an_item(monkeypatch: pytest.MonkeyPatch, sqlite_url: str, tmp_path: Path, key: str):
+    items = tmp_path / "items"
+    items.write_text("a\n")
+
+    def try_it() -> None:
+        done = nightlatch(sqlite_url, "batch", "posts", str(items), "--", "sh", "-c", "exit 70")
+        assert done.returncode == 1, done.stderr
+
+    def decide_and_try_it() -> None:
+        assert nightlatch(sqlite_url, "resolve", "a", "again", "--batch", "posts").returncode == 0
+        try_it()
+
+    try_it()
+    meanwhile(monkeypatch, batch, decide_and_try_it)
+    with pytest.raises(UsageError):
+        batch.resolve("posts", key, "done", store=sqlite_url)
+    assert batch.resolve("posts", key, "done", store=sqlite_url) == ["a"]
+
+
+def test_a_run_that_was_left_behind(monkeypatch: pytest.MonkeyPatch, sqlite_url: str, tmp_path: Path):
+    def die() -> None:
+        at_work = tmp_path / "at-work"
+        at_work.unlink(missing_ok=True)
+        words = ["run", "job", "--key", "k", "--lost", "again", "--", "sh", "-c", 'touch "$0"; sleep 600', str(at_work)]
+        running = start(sqlite_url, *words)
+        until(at_work.exists)
+        for pid in (*children(running.pid), running.pid):
+            os.kill(pid, signal.SIGKILL)
+        running.communicate()
+
+    die()
+    ledger = open_for(sqlite_url)
+    run = ledger.find("job", "k")
+    assert run
+    meanwhile(monkeypatch, decide, die)
+    with pytest.raises(RunEnded, match="moved on"):
+        decide.resolve(run, "failed", "ann", ledger=ledger, store=connect(sqlite_url), wait=20)
+    now = ledger.find("job", "k")
+    assert now and decide.resolve(now, "failed", "ann", ledger=ledger, store=connect(sqlite_url), wait=20).attempt == 2
