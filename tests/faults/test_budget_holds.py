@@ -91,7 +91,7 @@ def begin(url: str, folder: Path, seed: int, cap: float, env: dict[str, str]) ->
     handed = folder / "env"
     handed.unlink(missing_ok=True)
     running = start(url, "run", "night", "--key", str(seed), "--budget", f"usd={cap}", "--lost", "again", "--ttl", "30s",
-                    "--", "sh", "-c", COMMAND, str(folder), env=env)  # fmt: skip
+                    "--wait", "1m", "--", "sh", "-c", COMMAND, str(folder), env=env)  # fmt: skip
     until(lambda: handed.exists() or running.poll() is not None)
     if not handed.exists():
         return running, {}
@@ -152,4 +152,4 @@ def test_with_faults_and_kills_the_cap_holds(sqlite_url, tmp_path, seed):
         assert charged <= cap * 10**9, (victim, found, calling.counts, err)
         assert found.usd <= charged <= found.usd + found.doubt, (victim, found, charged, calling.counts, err)
         assert found.usd + found.doubt <= round(cap * 10**9)
-        assert found.held == 0
+        assert found.held == 0, (victim, found, calling.counts, err)
