@@ -7,6 +7,11 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pytest
+
+from nightlatch import connect
+from nightlatch.errors import StoreUnreachable
+from nightlatch.system import identity
 from tests.support.disks import mounting
 from tests.support.programs import TOOL, environment, nightlatch, said
 
@@ -41,6 +46,22 @@ def test_after_its_whole_folder_is_deleted_a_store_begins_anew(sqlite_url, tmp_p
     assert nightlatch(sqlite_url, "lock", "job", "--", "true").returncode == 0
     shutil.rmtree(tmp_path / "state")
     assert nightlatch(sqlite_url, "lock", "job", "--", "true").returncode == 0
+
+
+def test_a_holder_whose_stores_folder_is_moved_away_uses_neither_that_one_nor_a_new_one(sqlite_url, tmp_path):
+    folder, away = tmp_path / "state", tmp_path / "away"
+    store, grant = connect(sqlite_url), identity.new_id()
+    store.acquire("job", grant, identity.holder(pid=0), 60.0)
+    folder.rename(away)
+    with pytest.raises(StoreUnreachable, match="is gone: it was here before"):
+        store.renew("job", grant, 60.0)
+    assert not folder.exists()
+    assert nightlatch(sqlite_url, "lock", "job", "--", "true").returncode == 0  # this process knows of no other store
+    with pytest.raises(StoreUnreachable, match="is not the same as before"):
+        store.renew("job", grant, 60.0)
+    shutil.rmtree(folder)
+    away.rename(folder)
+    store.renew("job", grant, 60.0)
 
 
 @mounting

@@ -7,10 +7,13 @@ import json
 import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from nightlatch.ledger import open_for, tally
@@ -103,36 +106,94 @@ def test_every_alert_arrives_and_none_twice_whoever_is_killed(ledger_url, tmp_pa
     assert {id_ for id_ in once if id_.endswith(":failed")} == expected
 
 
+@contextmanager
+def server_stopped(store: str) -> Iterator[None]:
+    server = SERVERS[store]
+    server.stop()
+    yield
+    server.start()
+
+
+@contextmanager
+def file_locked(store: str) -> Iterator[None]:
+    """Another program's transaction is open: everything can be read, and nothing written."""
+    with closing(sqlite3.connect(store.removeprefix("sqlite:///"), isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+
+
+@contextmanager
+def ledger_locked(store: str) -> Iterator[None]:
+    with file_locked(store.replace(".db", "-ledger.db")):
+        yield
+
+
+@contextmanager
+def folder_moved_away(store: str) -> Iterator[None]:
+    """As a disk that is not mounted. Nothing makes the folder again."""
+    folder = Path(store.removeprefix("sqlite:///")).parent
+    folder.rename(away := folder.with_name("away"))
+    yield
+    away.rename(folder)
+
+
+@contextmanager
+def file_moved_away(store: str) -> Iterator[None]:
+    """The ledger is there, and its store is not."""
+    file = Path(store.removeprefix("sqlite:///"))
+    file.rename(away := file.with_name("away"))
+    yield
+    away.rename(file)
+
+
+SERVERS: dict[str, PostgresServer] = {}
+
+
 def test_a_store_that_was_stopped_is_told_once_and_its_return_once(tmp_path):
+    """In each way that a store can be stopped, side by side."""
     server = PostgresServer()
-    store = server.url()
-    url.connect(store).read("nothing")
-    open_for(store).outbox.begin()
-    with http_receiver() as receiver:
-        alerts = daemon(store, tmp_path, receiver.url)
+    SERVERS[server.url()] = server
+    stopped = {server.url(): server_stopped}
+    for how in (file_locked, ledger_locked, folder_moved_away, file_moved_away):
+        stopped[f"sqlite:///{tmp_path}/{how.__name__}/store/nightlatch.db"] = how
+    alerts: dict[str, subprocess.Popen[bytes]] = {}
+    for store in stopped:
+        url.connect(store).read("nothing")
+        ledger = open_for(store)
+        ledger.outbox.begin()
+        ledger.close()
+    with ExitStack() as receivers:
+        told_by = {store: receivers.enter_context(http_receiver()) for store in stopped}
 
-        def restarted() -> subprocess.Popen[bytes]:
-            alerts.kill()
-            alerts.wait()
-            return daemon(store, tmp_path, receiver.url)
+        def restart() -> None:
+            end()
+            for store, how in stopped.items():
+                alerts[store] = daemon(store, tmp_path / how.__name__ / "alerts", told_by[store].url)
 
+        def end() -> None:
+            for one in alerts.values():
+                one.kill()
+                one.wait()
+
+        restart()
         try:
-            server.stop()
-            until(lambda: told(receiver.accepted), timeout=150)
-            alerts = restarted()
-            time.sleep(STOPPED)
-            server.start()
-            alerts = restarted()
-            until(lambda: len(told(receiver.accepted)) > 1, timeout=150)
-            alerts = restarted()
+            with ExitStack() as away:
+                for store, how in stopped.items():
+                    away.enter_context(how(store))
+                until(lambda: all(told(one.accepted) for one in told_by.values()), timeout=150)
+                restart()
+                time.sleep(STOPPED)
+            restart()
+            until(lambda: all(len(told(one.accepted)) > 1 for one in told_by.values()), timeout=150)
+            restart()
             time.sleep(1.0)
         finally:
-            alerts.kill()
-            alerts.wait()
+            end()
             server.remove()
-    rules = {alert["id"]: alert["rule"] for body in receiver.accepted for alert in json.loads(body)["alerts"]}
-    assert list(rules.values()) == ["store-away", "recovered"]
-    assert len(receiver.accepted) <= 4  # each again, with the same id, if the daemon was killed right after it
+    for store, receiver in told_by.items():
+        rules = {alert["id"]: alert["rule"] for body in receiver.accepted for alert in json.loads(body)["alerts"]}
+        assert list(rules.values()) == ["store-away", "recovered"], store
+        assert len(receiver.accepted) <= 4  # each again, with the same id, if the daemon was killed right after it
 
 
 def told(bodies: list[bytes]) -> set[str]:

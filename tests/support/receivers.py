@@ -37,7 +37,9 @@ def http_receiver(answer: Callable[[int], int] = lambda _: 200) -> Iterator[Http
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
+            body = self.rfile.read(size := int(self.headers["content-length"]))
+            if len(body) < size:  # the sender was killed
+                return
             headers = {name.lower(): text for name, text in self.headers.items()}
             code = receiver.take(self.path, headers, body)
             self.send_response(code)

@@ -51,6 +51,9 @@ class _CutAfter:
     def __call__(self, *words, **more):
         return self._transaction(*words, **more)
 
+    def later(self, *words, **more):
+        self._transaction.later(*words, **more)
+
     def __exit__(self, *words):
         self._transaction.__exit__(*words)
         raise StoreUnreachable("cut off after")

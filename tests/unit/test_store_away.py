@@ -42,3 +42,19 @@ def test_what_was_back_before_anybody_was_told_is_not_told(tmp_path):
         watch.seen("")
         watch.seen("")
     assert not receiver.requests
+
+
+def test_a_folder_that_is_away_with_the_store_is_not_made_again_and_not_needed(tmp_path, monkeypatch):
+    monkeypatch.setattr(away, "APART", 0.0)
+    folder, moved = tmp_path / "store.d", tmp_path / "moved"
+    with http_receiver() as receiver:
+        settings = AlertSettings(transports={"hook": {"kind": "webhook", "url": receiver.url}})
+        watch = StoreWatch(str(folder), "vm", settings)
+        folder.rename(moved)
+        for _ in range(3):
+            watch.seen("gone")
+        assert not folder.exists()
+        moved.rename(folder)
+        for _ in range(3):
+            watch.seen("")
+    assert [json.loads(body)["alerts"][0]["rule"] for body in receiver.accepted] == ["store-away", "recovered"]

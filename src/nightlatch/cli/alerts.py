@@ -6,6 +6,7 @@ import sys
 
 from ..config import place
 from ..config.load import alerts_of
+from ..core.passwords import hide_password
 from ..core.printable import printable
 from ..errors import UsageError
 from ..ledger import open_for
@@ -15,7 +16,7 @@ from ..observe.alerts.rules import RULES, TEST
 from ..observe.alerts.send import send
 from ..observe.alerts.transports import Refused, SendFailed
 from ..store import url
-from ..system import clock, identity
+from ..system import clock, identity, storage
 from . import screen
 from .arguments import Parser
 from .json_out import print_json
@@ -95,12 +96,13 @@ def _test(only: str | None) -> int:
 
 def _send(store: str | None, *, follow_on: bool) -> int:
     where = existing(store) if not follow_on else url.resolve(store)
-    folder = url.connect(where).folder
     if follow_on:
+        # A store's own folder may be away with it: what is known about that is kept elsewhere.
+        folder = storage.folder_for(hide_password(where))
         follow.forever(where, folder, lambda: alerts_of(place.find()) if place.find() else None, stop=0)
     elif place.find() and (settings := alerts_of(place.find())):
         open_for(where)
-        follow.until_idle(where, folder, settings)
+        follow.until_idle(where, url.connect(where).folder, settings)
     return 0
 
 

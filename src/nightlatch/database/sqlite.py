@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
 
 MEMORY = ":memory:"
+_LOG_PAGES = 250  # at most, before they are moved into the database: a process that opens it alone reads its whole log
 PATIENCE = 30.0  # seconds a writer waits for its turn unless it says otherwise
 
 _inherited: list[sqlite3.Connection] = []
@@ -64,6 +65,7 @@ class SqliteDatabase:
         self._connection: sqlite3.Connection | None = None
         self._log = Log(self.path)
         self._facts: dict[str, str] = {}
+        self._file: tuple[int, int] | None = None  # that the connection is open on
 
     @property
     def clock_name(self) -> str:
@@ -83,7 +85,7 @@ class SqliteDatabase:
     def read(self, sql: str, *, patience: float = PATIENCE, **values: object) -> list[Row]:
         """Readers do not wait for writers here: `patience` is for databases on a network."""
         with self._thread, self._explained:
-            return self._connect().execute(sql, self._timed(values)).fetchall()
+            return self._current().execute(sql, self._timed(values)).fetchall()
 
     def write(self, sql: str, *, lazy: bool = False, patience: float = PATIENCE, **values: object) -> list[Row]:
         """One statement, one transaction, durable when this returns.
@@ -91,7 +93,7 @@ class SqliteDatabase:
         `lazy`: it need not be on the disk yet; the next commit of anything flushes it too.
         """
         with self._thread, self._explained:
-            connection = self._connect()
+            connection = self._current()
             # The clock is read before the statement: a pause in between can only make the result too careful.
             work = lambda: connection.execute(sql, self._timed(values)).fetchall()  # noqa: E731
             return self._in_turn(work, patience, lazy=lazy)
@@ -119,7 +121,7 @@ class SqliteDatabase:
                     connection.execute("ROLLBACK")
 
         with self._thread, self._explained:
-            connection = self._connect()
+            connection = self._current()
             return self._in_turn(transaction, PATIENCE, lazy=lazy)
 
     def transaction(self, *, lazy: bool = False) -> _SqliteTransaction:
@@ -163,6 +165,13 @@ class SqliteDatabase:
             self._queue.close()
             self._log.close()
 
+    def _current(self) -> sqlite3.Connection:
+        """Connected to the file that is at the path now. If its folder was moved away, the next process would make a
+        new store there, and both would hand out the same leases."""
+        if self.area == "store" and self._connection is not None and self._file != _file_at(self.path):
+            self.close()
+        return self._connect()
+
     def _connect(self) -> sqlite3.Connection:
         self._log.catch_up()
         if self._connection is None:
@@ -183,7 +192,7 @@ class SqliteDatabase:
                 f"with --store postgresql://… or --store git+origin"
             )
         if self.area == "store":
-            sqlite_presence.expect(self.path)
+            sqlite_presence.expect(self.path, self._facts.get("store.id", ""))
         durable.private_folder(os.path.dirname(self.path))
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -191,12 +200,13 @@ class SqliteDatabase:
             pass
         connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA synchronous = NORMAL")  # no flush inside a commit: it comes after it
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
         meta = self._meta(connection)
         if not schema.check(meta, self.area, self.path) or _mode(connection) != "wal":
             meta = self._migrate(connection)
-        self._facts = meta
         if self.area == "store":
-            sqlite_presence.confirm(self.path, meta["store.id"])
+            sqlite_presence.confirm(self.path, meta["store.id"], self._facts.get("store.id", ""))
+        self._facts, self._file = meta, _file_at(self.path)
         return connection
 
     def _open_empty(self) -> sqlite3.Connection:
@@ -308,7 +318,7 @@ class _SqliteTransaction:
         database._thread.acquire()
         try:
             with database._explained:
-                self._connection = database._connect()
+                self._connection = database._current()
                 database._take_turn()
                 try:
                     self._connection.execute("BEGIN IMMEDIATE")
@@ -323,6 +333,10 @@ class _SqliteTransaction:
     def __call__(self, sql: str, **values: object) -> list[Row]:
         with self._database._explained:
             return self._connection.execute(sql, self._database._timed(values)).fetchall()
+
+    def later(self, sql: str, **values: object) -> None:
+        """A statement whose answer is not needed: a database on a network may send it with the next one."""
+        self(sql, **values)
 
     def many(self, sql: str, rows: Sequence[dict[str, object]]) -> None:
         """The same statement with the values of each row; all at one time of the clock."""
@@ -347,3 +361,12 @@ class _SqliteTransaction:
 
 def _mode(connection: sqlite3.Connection, change: str = "") -> str:
     return str(connection.execute(f"PRAGMA journal_mode{change}").fetchone()[0])
+
+
+def _file_at(path: str) -> tuple[int, int] | None:
+    """Which file that is; None if there is none, or it is a database in memory."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino

@@ -9,18 +9,19 @@ from ..errors import StoreUnreachable
 from ..system import presence
 
 
-def expect(path: str) -> None:
-    """Called before the file is made. The queue's file is made after the store's, and stays when that is gone."""
+def expect(path: str, known: str = "") -> None:
+    """Called before the file is made. The queue's file is made after the store's, and stays when that is gone.
+    `known`: the id of the store that this process had open there."""
     if os.path.exists(path):
         return
     # The store is checked again at the end: another process may be making it at this moment.
-    if (os.path.exists(f"{path}.queue") or presence.recall(path)) and not os.path.exists(path):
+    if (known or os.path.exists(f"{path}.queue") or presence.recall(path)) and not os.path.exists(path):
         raise _gone(path, "is gone: it was here before. Mount its disk, or restore its file from a backup")
 
 
-def confirm(path: str, its_id: str) -> None:
-    """Called after it was opened: is it the same store as before?"""
-    known = presence.recall(path)
+def confirm(path: str, its_id: str, known: str = "") -> None:
+    """Called after it was opened: is it the same store as before? `known` as in `expect`."""
+    known = known or presence.recall(path)
     if known and known != its_id:
         raise _gone(path, f"is not the same as before (id {its_id[:8]}, not {known[:8]}). Mount the other one's disk")
     presence.remember(path, its_id)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
 
 _INT8, _TEXT = 20, 25
+_PIPELINES = 140_000  # the first libpq that can send a statement before the answer to the one before it
 _NO_SUCH_STATEMENT, _ALREADY_PREPARED = "26000", "42P05"
 # By type; everything else is text.
 _READERS: dict[int, Callable[[bytes], object]] = {_INT8: int, 21: int, 23: int, 16: b"t".__eq__}
@@ -64,8 +65,7 @@ class Wire:
         fails, and the statement is sent in full.
         """
         self._settle(deadline)
-        parameters = [None if value is None else str(value).encode() for value in values]
-        types = [_INT8 if isinstance(value, int) else _TEXT for value in values]
+        parameters, types = _bound(values)
         name = self._prepared(sql, types, deadline) if prepare and self.prepares else b""
         try:
             if name:
@@ -80,6 +80,37 @@ class Wire:
                 raise
             self.prepares = False  # the session is shared after all; nothing has happened yet
             return self.execute(sql, values, deadline)
+
+    def execute_together(self, statements: Sequence[tuple[bytes, Sequence[object]]], deadline: float) -> list[Row]:
+        """Run several statements of a transaction in one round trip; returns the rows of the last one. If one is
+        refused, those after it are not run. Raises as `execute` does."""
+        if len(statements) == 1 or pq.version() < _PIPELINES:
+            return [self.execute(*one, deadline) for one in statements][-1]
+        self._settle(deadline)
+        connection = self._connection
+        try:
+            connection.enter_pipeline_mode()
+            for sql, values in statements:
+                parameters, types = _bound(values)
+                connection.send_query_params(sql, parameters, param_types=types)
+            connection.pipeline_sync()
+            found: list[Row] = []
+            refused: ServerRefused | None = None
+            for _ in statements:
+                try:
+                    if not refused:
+                        found = self._rows(self._answer(deadline))
+                    else:
+                        self._answer(deadline)
+                except ServerRefused as error:
+                    refused = error
+            self._answer(deadline, until=pq.ExecStatus.PIPELINE_SYNC)
+            connection.exit_pipeline_mode()
+        except OperationalError as error:
+            raise Broken(str(error)) from error
+        if refused:
+            raise refused
+        return found
 
     def post(self, sql: bytes) -> None:
         """Send a statement without waiting for its answer; the next call reads it."""
@@ -121,7 +152,8 @@ class Wire:
             self._names[what] = name
         return name
 
-    def _answer(self, deadline: float) -> pq.abc.PGresult | None:
+    def _answer(self, deadline: float, until: pq.ExecStatus | None = None) -> pq.abc.PGresult | None:
+        """The last result of a statement; or the first one with that status."""
         connection, answer = self._connection, None
         while connection.flush():
             if self._await(select.POLLIN | select.POLLOUT, deadline) & select.POLLIN:
@@ -131,7 +163,7 @@ class Wire:
                 self._await(select.POLLIN, deadline)
                 connection.consume_input()
             result = connection.get_result()
-            if result is None:
+            if result is None or result.status == until:
                 return answer
             answer = result
 
@@ -215,3 +247,11 @@ class Wire:
             )
             for row in range(answer.ntuples)
         ]
+
+
+def _bound(values: Sequence[object]) -> tuple[list[bytes | None], list[int]]:
+    """Parameters and their types."""
+    return (
+        [None if value is None else str(value).encode() for value in values],
+        [_INT8 if isinstance(value, int) else _TEXT for value in values],
+    )

@@ -97,7 +97,7 @@ def _take_over(tables: Tables, run: RunRow, next_: _Next) -> RunRow | None:
         values, attempt = next_.begin(entries)
         if not chain(_SEAL, **values):
             return None
-        chain(ATTEMPT.put, **ATTEMPT.by_column(attempt))
+        chain.later(ATTEMPT.put, **ATTEMPT.by_column(attempt))
         _close_lost(tables, chain, run, entries, run_ended=False)
         return RUN.read(chain(ANCHOR, id=run.id, anchor=chain.append(kinds.LOST, **link))[0])
 
@@ -124,7 +124,7 @@ def reap(tables: Tables, run: RunRow, token: int, grant: str, status: str) -> Ru
 
 
 def _close_lost(tables: Tables, chain: ChainTransaction, run: RunRow, entries: _Entries, *, run_ended: bool) -> None:
-    chain(_LOSE, run=run.id, attempt=run.attempt, reason=LEFT, at=chain.at)
+    chain.later(_LOSE, run=run.id, attempt=run.attempt, reason=LEFT, at=chain.at)
     elapsed = chain.at / 1000 - (run.started or 0.0)
     from . import tally
 

@@ -99,6 +99,10 @@ class ChainTransaction:
     def __call__(self, sql: str, **values: object) -> list[Row]:
         return self._transaction(self._tables.sql(sql), **values)
 
+    def later(self, sql: str, **values: object) -> None:
+        """A statement whose answer is not needed."""
+        self._transaction.later(self._tables.sql(sql), **values)
+
     def __exit__(self, kind: object, error: BaseException | None, *more: object) -> None:
         self._transaction.__exit__(kind, error, *more)
 
@@ -108,8 +112,8 @@ class ChainTransaction:
         self._seq += 1
         self._head = link(self._head, self._chain, self._seq, self.at, kind, body)
         self.enter(self._chain, self._seq, kind, body, self._head)
-        self(_ADVANCE, chain=self._chain, seq=self._seq, head=self._head)
+        self.later(_ADVANCE, chain=self._chain, seq=self._seq, head=self._head)
         return head_text(self._chain, self._seq, self._head)
 
     def enter(self, chain: str, seq: int, kind: str, body: str, hash_: str, at: int | None = None) -> None:
-        self(ENTRY.put, chain=chain, seq=seq, at=self.at if at is None else at, kind=kind, body=body, hash=hash_)
+        self.later(ENTRY.put, chain=chain, seq=seq, at=self.at if at is None else at, kind=kind, body=body, hash=hash_)

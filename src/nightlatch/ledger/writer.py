@@ -9,7 +9,7 @@ from ..errors import RunEnded, UsageError
 from . import kinds
 from .chain import clean, link
 from .group_commit import GroupCommit
-from .records import ENTRY, USED, Used
+from .records import ENTRY, RUN, USED, Used
 from .run_fence import WHERE, RunFence
 from .step_chain import head_of
 from .typed_table import amounts as amounts_of
@@ -36,7 +36,7 @@ _ADVANCE = {  # by (there is progress, there is usage)
     (moved, used): "UPDATE {prefix}run SET seq = :seq, head = :head"
     + (_PROGRESS if moved else "")
     + (_USED if used else "")
-    + f" {WHERE} RETURNING {', '.join(UNITS)}"
+    + f" {WHERE} RETURNING {', '.join(UNITS) if used else 'seq'}"
     for moved in (False, True)
     for used in (False, True)
 }
@@ -45,7 +45,7 @@ _FINISH = f"""
 UPDATE {{prefix}}run SET seq = :seq, head = :head, status = :status, exit_code = CAST(:exit_code AS BIGINT),
   reason = :reason, elapsed = :elapsed, changed = :at, ended = :at, due = CAST(:due AS BIGINT), anchor = :anchor,
   held = CAST(:held AS BIGINT), approved = CASE WHEN :keeps = 1 THEN approved ELSE '' END, uncounted = :uncounted
-{WHERE} RETURNING id, done
+{WHERE} RETURNING {RUN.names}
 """
 _END = """
 UPDATE {prefix}attempt SET status = :status, exit_code = CAST(:exit_code AS BIGINT), reason = :reason, ended = :at,
@@ -73,6 +73,7 @@ class Writer:
         self._commits = GroupCommit(self._write)
         self._used = run.usage
         self._totals: tuple[int, ...] | None = None
+        self._ended: RunRow | None = None  # as `finish` left it
         self._steps: StepWriter | None = None
         self._child_writes_steps = False  # the command appends steps too
 
@@ -184,7 +185,8 @@ class Writer:
             except RunEnded as ended:
                 if not self._fence.was_mine(ended.run):
                     raise
-            return self._fence.look()
+                return ended.run
+            return self._ended or self._fence.look()
 
     def now(self) -> float:
         """The ledger's clock, in seconds."""
@@ -209,7 +211,8 @@ class Writer:
         run, at, values = self.run, self._fence.now(), self._fence.values()
         rows: dict[Table, list[tuple[object, ...]]] = {ENTRY: []}
         used = dict.fromkeys(UNITS, 0)
-        batch = [verb for verb in batch if not verb.heads & self._fence.landed]
+        if self._fence.landed:
+            batch = [verb for verb in batch if not verb.heads & self._fence.landed]
         if not batch:
             return seq, head, lambda: True
         for verb in batch:
@@ -257,10 +260,11 @@ class Writer:
                     hit = chain(_FINISH, **values, status=to, anchor=anchor)
                     if not hit:
                         raise _Missed  # rolls the link back
-                    chain(_END, **values, status=status)
+                    self._ended = RUN.read(hit[0])
+                    chain.later(_END, **values, status=status)
                     chain.enter(run.id, seq, str(kinds.ENDED), body, head, at)
                     tally.close_attempt(
-                        self._tables, chain, replace(run, done=hit[0][1]), status, at=at,
+                        self._tables, chain, replace(run, done=self._ended.done), status, at=at,
                         elapsed=elapsed, run_ended=to != statuses.WAITING,
                         used=any(self._used.by_unit().values()),
                     )  # fmt: skip

@@ -11,7 +11,9 @@ import pytest
 import nightlatch
 from nightlatch.core.protocols import Store
 from nightlatch.errors import StoreUnreachable
+from nightlatch.ledger import open_for
 from nightlatch.system import identity
+from tests.support.ledgers import begun
 from tests.support.postgres_sessions import end_sessions, take, version
 from tests.support.programs import until
 from tests.support.servers.postgres import PostgresServer
@@ -127,3 +129,43 @@ def test_a_session_that_forgot_its_prepared_statements_is_used_all_the_same(stor
             assert store._db.read("SELECT count(*) > 0 FROM pg_prepared_statements") == [(True,)]  # type: ignore[attr-defined]
             store._db.write("DEALLOCATE ALL")  # type: ignore[attr-defined]
         store.release("job", grant)
+
+
+def test_a_transaction_is_all_or_nothing_although_its_statements_are_sent_together(store: Store) -> None:
+    database = store._db  # type: ignore[attr-defined]
+    gate = f"INSERT INTO {database.prefix}gate (name, gate, token, at) VALUES (:name, :gate, 1, 1)"
+
+    def kept() -> list[str]:
+        return [name for (name,) in database.read(f"SELECT gate FROM {database.prefix}gate ORDER BY gate")]
+
+    def write(*names: str) -> list[tuple[object, ...]]:
+        with database.transaction() as execute:
+            for name in names:
+                execute.later(gate, name="job", gate=name)
+            return execute("SELECT 1") if names[-1] == "a" else []
+
+    for names in (["a", "b", "a", "c"], ["a", "b", "a"]):  # refused at the commit, and before it
+        with pytest.raises(StoreUnreachable, match="duplicate key"):
+            write(*names)
+    assert kept() == []
+    with database.transaction() as execute:
+        execute.later(gate, name="job", gate="d")
+        assert execute(f"SELECT COUNT(*) FROM {database.prefix}gate") == [(1,)]
+        execute.later(gate, name="job", gate="e")
+    assert kept() == ["d", "e"]
+
+
+def test_a_transaction_larger_than_the_connections_buffers_goes_through(store: Store) -> None:
+    database = store._db  # type: ignore[attr-defined]
+    gate = f"INSERT INTO {database.prefix}gate (name, gate, token, at) VALUES (:name, :gate, 1, 1) RETURNING gate"
+    with database.transaction() as execute:
+        execute.many(gate, [{"name": f"job{n}", "gate": str(n) * 1000} for n in range(3000)])
+    assert database.read(f"SELECT COUNT(*) FROM {database.prefix}gate") == [(3000,)]
+
+
+def test_statements_without_answers_cost_no_round_trips(through: Store, proxy: Proxy) -> None:
+    writer = begun(open_for(through.url))
+    writer.usage(usd=1.0)
+    before = proxy.round_trips
+    writer.finish("succeeded")
+    assert proxy.round_trips - before == 4

@@ -20,6 +20,7 @@ class Proxy:
         self.lose_replies = 0
         self.deaf = self.pooler = self.silent = False
         self.opened = 0
+        self.round_trips = 0
         self._target = port
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._listener.getsockname()[1])
@@ -75,6 +76,7 @@ class Proxy:
     def _tell(self, client: socket.socket, message: bytes) -> bool:
         """Hand one message of the server to the client; False: break the connection."""
         kind = message[:1]
+        self.round_trips += kind == b"Z"  # ReadyForQuery
         if kind == b"C" and self.lose_replies:  # CommandComplete: it is committed
             self.lose_replies -= 1
             return False

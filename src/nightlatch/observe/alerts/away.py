@@ -27,17 +27,20 @@ class _Spool:
 
 
 class StoreWatch:
-    """Watches the store from one machine. Call `seen` after each round, with why the store did not answer."""
+    """Watches the store from one machine. Call `seen` after each look, with why the store did not answer, and when that
+    look began: it may have waited for half a minute."""
 
     def __init__(self, folder: str, host: str, settings: AlertSettings) -> None:
         self._path = os.path.join(durable.private_folder(folder), "store-away.json")
         self._host, self._settings = host, settings
+        self._unwritten: _Spool | None = None  # while the folder is away, together with the store
 
-    def seen(self, why: str) -> None:
+    def seen(self, why: str, began: float = 0.0) -> None:
         spool = self._read()
         now = clock.wall()
         if why and not spool.since:
-            self._write(_Spool(since=now, id=f"store-away:{self._host}:{int(now)}"))
+            since = began or now
+            self._write(_Spool(since=since, id=f"store-away:{self._host}:{int(since)}"))
         elif why and now - spool.since >= APART:
             sent = [*spool.sent, *self._send(spool, STORE_AWAY, f"the store does not answer: {why}", spool.sent)]
             self._write(_Spool(since=spool.since, id=spool.id, sent=tuple(sent)))
@@ -72,6 +75,8 @@ class StoreWatch:
         return sent
 
     def _read(self) -> _Spool:
+        if self._unwritten:
+            return self._unwritten
         try:
             with open(self._path, encoding="utf-8") as file:
                 facts = json.load(file)
@@ -83,4 +88,8 @@ class StoreWatch:
             return _Spool()
 
     def _write(self, spool: _Spool) -> None:
-        durable.replace(self._path, json.dumps(spool.__dict__).encode(), mode=0o600)
+        try:
+            durable.replace(self._path, json.dumps(spool.__dict__).encode(), mode=0o600)
+            self._unwritten = None
+        except FileNotFoundError:
+            self._unwritten = spool

@@ -13,7 +13,7 @@ from ...ledger import open_for
 from ...system import clock, durable, identity, zone
 from .. import nightly
 from ..overview import overview
-from ..reader import StoreReader
+from ..reader import NoStore, StoreReader
 from . import absences, collect
 from .away import StoreWatch
 from .message import quiet
@@ -24,10 +24,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...ledger.ledger import Ledger
     from .settings import AlertSettings
 
 _STEP = 1.0  # seconds between two looks
 _ABSENCES = 20.0  # seconds between two looks for what did not happen: lapsed runs, overdue tries
+_AWAY = 5.0  # seconds between two looks while the store is away
+_NEVER = float("-inf")
 _LONGEST = 900.0  # seconds that a process of a finished run tries; the next one goes on
 _LOCK = "alerts.lock"
 
@@ -58,24 +61,25 @@ def until_idle(url: str, folder: str, settings: AlertSettings) -> None:
 def forever(url: str, folder: str, load: Callable[[], AlertSettings | None], stop: int) -> None:
     """Beside `serve`, until the other end of `stop` is closed."""
     settings = load()
-    watch, last_look, sender = None, 0.0, None
+    watch, answered, sender = None, _NEVER, None
     while True:
-        fresh = load()
+        fresh, pause = load(), _STEP
         if fresh != settings or watch is None:
             settings, sender = fresh, None
             watch = StoreWatch(folder, identity.host(), settings) if settings else None
         if settings and watch:
+            began = clock.wall()
             try:
                 sender = sender or _sender(url, settings)
                 sender.round()
-                if clock.now() - last_look > _ABSENCES:
-                    last_look = clock.now()
+                if clock.now() - answered > _ABSENCES:
                     _look(url, settings)
-                watch.seen("")
-            except StoreUnreachable as error:
-                sender = None
-                watch.seen(str(error))
-        if select.select([stop], [], [], _STEP)[0]:
+                    answered = clock.now()
+                    watch.seen("")  # not after a round alone: the ledger may be on this machine, and the store not
+            except (StoreUnreachable, NoStore) as error:
+                sender, answered, pause = None, _NEVER, _AWAY
+                watch.seen(str(error), began)
+        if select.select([stop], [], [], pause)[0]:
             return
 
 
@@ -85,8 +89,18 @@ def _look(url: str, settings: AlertSettings) -> None:
         absences.look(ledger, reader, settings)
         collect.remind(ledger, settings)
         digest(url, settings)
+        _expect_writable(ledger, reader)
     finally:
         ledger.close()
+        reader.store.close()
+
+
+def _expect_writable(ledger: Ledger, reader: StoreReader) -> None:
+    """A database that can be read may refuse every write, as SQLite does while another program's transaction is open.
+    Both writes change nothing."""
+    ledger.outbox.put([])
+    if not reader.ledger_is_per_machine:
+        reader.store.unregister("", "")
 
 
 def digest(url: str, settings: AlertSettings) -> None:
