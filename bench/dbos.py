@@ -12,7 +12,6 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -20,18 +19,17 @@ from pathlib import Path
 
 from tests.support.servers.postgres import PostgresServer
 
-from . import nightlatch_side, timing
+from . import nightlatch_side, peers, timing
 from .ledger import _TABLE, raw_postgres, raw_sqlite
 
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 STEPS, RUNS, LONG = 1000, 1000, 10_000
-WANTED = ["dbos==3.3.0", "pysqlite3-binary==0.5.4.post2; sys_platform == 'linux'", "psycopg[binary]>=3.2"]
 
 _HERE = Path(__file__).parent
 
 
 def run() -> None:
-    python = _environment()
+    python = peers.environment("dbos", peers.DBOS)
     with tempfile.TemporaryDirectory(prefix="nightlatch-bench-") as folder:
         _compare(
             "SQLite", python, Path(folder),
@@ -130,16 +128,3 @@ def _rate(insert: Callable[[], object]) -> float:
     for _ in range(STEPS):
         insert()
     return STEPS / (time.perf_counter() - started)
-
-
-def _environment() -> str:
-    """DBOS's own environment, beside the packages of this one."""
-    place = Path(sys.prefix) / "peers" / "dbos"
-    python, ready = place / "bin" / "python", place / ".ready"
-    if not ready.exists() or ready.read_text() != "\n".join(WANTED):
-        print(f"\nInstalling {WANTED[0]} into {place}", file=sys.stderr)
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
-        pip = [sys.executable, "-m", "pip", "--python", str(python), "install"]
-        subprocess.run([*pip, "--quiet", "--disable-pip-version-check", *WANTED], check=True)
-        ready.write_text("\n".join(WANTED))
-    return str(python)

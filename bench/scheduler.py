@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import sqlite3
 import statistics
@@ -28,7 +29,7 @@ from nightlatch.scheduler.scheduler import Scheduler
 from nightlatch.store import url
 from nightlatch.system import identity
 
-from . import timing
+from . import peers, timing
 
 DUE = int(os.environ.get("NIGHTLATCH_DUE", "1000"))  # slots in one second
 RUNS = int(os.environ.get("NIGHTLATCH_RUNS", "200"))
@@ -82,6 +83,28 @@ def _due_at_once(folder: str) -> None:
         medians, "APScheduler 3, in memory",
     )  # fmt: skip
     print(f"  of APScheduler's SQLite: {medians['nightlatch, SQLite'] / medians['APScheduler 3, SQLite']:.2f} ×")
+    _beside(folder, medians["nightlatch, SQLite"])
+
+
+def _beside(folder: str, ours: float) -> None:
+    """Peers without a goal, once each: in their own environments, ended after two minutes."""
+    fewer = DUE // 5  # DBOS has a thread for each schedule
+    print("  beside them, once each; DBOS begins each up to a tenth of its wait later on purpose:")
+    for name, wanted, what, database, count in (
+        ("APScheduler 4.0.0a6, in memory", peers.APSCHEDULER_4, "apscheduler", "memory", DUE),
+        (f"DBOS, SQLite, {fewer} slots", peers.DBOS, "dbos", f"sqlite:///{folder}/dbos.db", fewer),
+    ):
+        # -P: the folder of this very file is not to be searched for the peer's package.
+        side = [peers.environment(what, wanted), "-P", str(Path(__file__).parent / "scheduler_side.py")]
+        words = [*side, what, database, str(count)]
+        try:
+            ran = subprocess.run(words, env=timing.environment(), text=True, capture_output=True, timeout=120)
+        except subprocess.TimeoutExpired:
+            print(f"  {name:<46} not all had begun after 120 s")
+            continue
+        assert ran.returncode == 0, ran.stderr[-2000:]
+        late = _p99(json.loads(ran.stdout.splitlines()[-1]))
+        print(f"  {name:<46} {late * 1000:9.3f} ms   ours {ours / late:6.2f} × of it")
 
 
 def _ours(path: str) -> float:
