@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.programs import NIGHTLATCH, environment, until
+from tests.support.programs import NIGHTLATCH, children, environment, until
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -83,6 +83,23 @@ def test_edits_count_and_a_broken_one_leaves_the_file_before_in_force(place: Pla
     place.write(f'[jobs.other]\nschedule = "every 1s"\n{SEEN.replace("seen", "others")}')
     until(lambda: place.seen("others"))
     assert place.said.count("is broken, so") == 1
+
+
+def test_alerts_that_are_added_later_are_sent_and_their_process_does_not_stay_dead(place: Place) -> None:
+    job = f'[jobs.job]\nschedule = "every 1h"\n{SEEN}'
+    place.write(job)
+    serving = place.serve()
+
+    def senders() -> list[int]:
+        return [pid for pid in children(serving.pid) if b"\0alerts\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+    assert not senders()
+    place.write(f'{job}[alerts.webhook]\nurl = "http://127.0.0.1:1/"\n')
+    until(senders)
+    (first,) = senders()
+    os.kill(first, signal.SIGKILL)
+    until(lambda: senders() not in ([], [first]))
+    assert "`nightlatch alerts send --follow` was killed by signal 9; it is started again in" in place.said
 
 
 @pytest.mark.parametrize("again", ["reload", "tick"])

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
-from contextlib import ExitStack, contextmanager, nullcontext
 
 from ..config import crontab as crontabs
 from ..config import place
@@ -13,6 +11,7 @@ from ..config.load import alerts_of, load
 from ..config.settings import meant
 from ..core.printable import printable
 from ..observe.traces.export import is_wanted
+from ..scheduler.beside import Beside
 from ..scheduler.serve import Server
 from ..store import url
 from ..system import crontab
@@ -20,9 +19,6 @@ from .arguments import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
-
     from ..config.load import Config
     from ..web.server import PagesServer
 
@@ -62,32 +58,14 @@ def main(argv: list[str]) -> int:
     for name, line in crontabs.still_there(load(place.find()).jobs, crontab.read() or "").items():
         print(f"nightlatch: {name} runs twice: your crontab starts it too. Remove this line (crontab -e): "
               f"{printable(line)}", file=sys.stderr)  # fmt: skip
-    with _senders(args.store), nullcontext() if args.no_pages else _pages(args.store, args.port):
-        return made.serve()
-
-
-@contextmanager
-def _senders(store: str | None) -> Iterator[None]:
-    """Processes beside the scheduler that send alerts and traces, so that no slot waits for a receiver that hangs."""
-    with ExitStack() as beside:
-        if alerts_of(place.find()):
-            beside.enter_context(_beside(store, "alerts", "send", "--follow"))
-        if is_wanted(os.environ):
-            beside.enter_context(_beside(store, "traces", "send", "--follow"))
-        yield
-
-
-@contextmanager
-def _beside(store: str | None, *words: str) -> Iterator[None]:
-    """A process that ends with this one, however that ends: its standard input is a pipe that only we hold."""
-    env = {**os.environ, url.ENV: store} if store else None  # not as an argument: it may hold a password
-    command = [sys.executable, "-m", "nightlatch", *words, "--config", place.find()]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, env=env)
-    try:
-        yield
-    finally:
-        assert process.stdin
-        process.stdin.close()
+    beside = [
+        Beside(args.store, "alerts", "send", "--follow", wanted=lambda: alerts_of(place.find())),
+        Beside(args.store, "traces", "send", "--follow", wanted=lambda: is_wanted(os.environ)),
+    ]
+    if not args.no_pages:
+        port = ["--port", str(args.port)] if args.port is not None else []
+        beside.append(Beside(args.store, "serve", "--only-pages", "--child", *port))
+    return made.serve(beside)
 
 
 def server(store: str | None) -> Server:
@@ -113,11 +91,6 @@ def pages_server(where: str, *, port: int | None = None, read_only: bool = False
         url=settings.url,
         metrics_port=settings.metrics_port,
     )
-
-
-def _pages(store: str | None, port: int | None) -> AbstractContextManager[None]:
-    """A process beside the scheduler that shows the pages, so that no slot waits for a request to them."""
-    return _beside(store, "serve", "--only-pages", "--child", *(["--port", str(port)] if port is not None else []))
 
 
 def report(text: str) -> None:

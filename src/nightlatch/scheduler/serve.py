@@ -24,10 +24,11 @@ from .starter import Starter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from ..core.job import Job
+    from .beside import Beside
 
     Load = Callable[[], Any]  # a `config.load.Config`, or raises BadConfig
 
@@ -63,8 +64,10 @@ class Server:
         self._away = False
         self._take_up()
 
-    def serve(self) -> int:
+    def serve(self, beside: Sequence[Beside] = ()) -> int:
         """Until a signal asks for the end. Runs go on; as process 1, whose end would kill them, it ends them first."""
+        for one in beside:
+            one.take_up()
         woken = self._listen()
         self._starter.preload()
         if not self._served.is_alone():
@@ -75,7 +78,11 @@ class Server:
         while not self._stop:
             if clock.now() - looked_at_file > _RELOAD:
                 looked_at_file = clock.now()
-                self._reload()
+                changed = self._reload()
+                for one in beside:
+                    one.revive(self._say)
+                    if changed:
+                        one.take_up()
             pause = self._look(ended)
             ended = self._wait(pause, woken)
         if os.getpid() == 1:
@@ -84,6 +91,8 @@ class Server:
             while self._starter.busy:
                 self._wait(1.0, woken)
         self._starter.close()
+        for one in beside:
+            one.close()
         return 0
 
     def tick(self, *, detach: bool) -> int:
@@ -119,19 +128,21 @@ class Server:
         removed = self._served.removed(jobs)
         self._scheduler.serve({name: Scheduled(job, definition(job)) for name, job in jobs.items()}, removed)
 
-    def _reload(self) -> None:
+    def _reload(self) -> bool:
+        """Has the file in force changed?"""
         if not self._config.changed:
-            return
+            return False
         try:
             self._config = self._load()
         except BadConfig as error:
             if str(error) != self._broken:
                 self._say(f"the file was edited and is broken, so the one before it stays in force: {error}")
             self._broken = str(error)
-            return
+            return False
         self._broken = ""
         self._take_up()
         self._say(f"read the file again: {self.summary()}")
+        return True
 
     _broken = ""
 
