@@ -60,6 +60,12 @@ class Target:
             keys = {"command": f"{made}; touch {ended}", "workspace": "scratch", "publish": [f"{source}={url}"]}
         self.job = Staged(self.store, site, env, ttl="20s", **keys)
 
+    def remove_locks(self) -> None:
+        """As the error says: what a git that was killed has left at the remote, which would block every push."""
+        if self.kind.startswith("git"):
+            for lock in self.remote.rglob("*.lock"):
+                lock.unlink()
+
     def landed(self, key: str) -> int:
         """How often what was made for this key has landed."""
         if self.kind.startswith("git"):
@@ -138,6 +144,7 @@ class Course:
         except subprocess.TimeoutExpired:
             kill_all(self.mark)
             process.wait()
+            self.target.remove_locks()
         self._takes[what] = 1.03 * (takes or 0.0)
         found = of()
         kept = [entry.kind for entry in open_for(self.target.store).entries(found.id)]
