@@ -122,6 +122,18 @@ def test_an_honest_push_is_followed_and_a_conflict_waits_for_a_person(
     assert Path(plan_of(page, run)["workspace"]).is_dir()
 
 
+def test_locks_that_a_killed_git_left_in_the_workspace_do_not_stop_an_approval(
+    sqlite_url: str, remote: Path, tmp_path: Path
+) -> None:
+    job = Staged(sqlite_url, clone(remote, tmp_path / "site"), command=ARTICLE, workspace="git", publish=["git"])
+    run = job.hold()
+    left = Path(plan_of(job, run)["workspace"]) / ".git"
+    for lock in ("HEAD.lock", "index.lock", "refs/heads/main.lock"):
+        (left / lock).touch()
+    job.ok("approve", run.id, "--yes")
+    assert articles(remote) == 1
+
+
 def test_a_file_of_the_workspace_changed_after_the_plan(page: Staged, tmp_path: Path) -> None:
     run = page.hold()
     left = plan_of(page, run)["workspace"]

@@ -148,8 +148,9 @@ class Course:
         if self.kind == "once":
             return ["once", key, "--wait", "5s", "--timeout", "60s", *act, key, seconds, key]
         if self.kind == "batch":
-            items = self.folder / f"items.{key}"
-            items.write_text("".join(f"{key}.{n}\n" for n in range(BATCH)))
+            items, new = self.folder / f"items.{key}", self.folder / f"items.{identity.new_id()}"
+            new.write_text("".join(f"{key}.{n}\n" for n in range(BATCH)))
+            new.rename(items)  # another caller may be reading it
             return ["batch", key, str(items), "-j", "2", *act, "{}", seconds, "{}"]
         publish = ["--publish", f"page={self.folder}/page", "--publish", "git"]
         work = ["--", "sh", "-ec", PUBLISH, "sh", str(self.folder), "site", seconds, key]

@@ -59,6 +59,16 @@ class Worktree:
         if code:
             raise GateUnreachable(f"HEAD of {self.folder} could not be set to {commit} ({_last_line(err)})")
 
+    def remove_locks(self) -> None:
+        """Remove the lock files of a git that was killed here: no later one would start. Only for a folder that nobody
+        else works in."""
+        top = os.path.join(self.folder, ".git")
+        for folder, folders, files in () if os.path.islink(top) else os.walk(top):
+            folders[:] = [one for one in folders if one != "objects"]
+            for name in files:
+                if name.endswith(".lock"):
+                    os.unlink(os.path.join(folder, name))
+
     def track(self, remote: str, branch: str, commit: str) -> None:
         """Update the remote-tracking branch, as `git push` does for a remote with the usual fetch settings."""
         _, specs, _ = self.run("config", "--get-all", f"remote.{remote}.fetch")

@@ -213,7 +213,7 @@ class PushTarget:
     def restored(self, plan: Facts, left: Workspace) -> bool:
         """Make the plan's commit the tip again; False if the workspace has other files. (The tip may have
         trailers of a push that did not happen.)"""
-        work = self._work(left)
+        work = self._left_in(left)
         left.commit = plan["base"]
         if not plan["commit"]:
             return True
@@ -290,7 +290,7 @@ class PushTarget:
             yield dict(_TRAILER.findall(paragraph))
 
     def intact(self, facts: Facts, left: Workspace) -> bool:
-        work = self._work(left)
+        work = self._left_in(left)
         left.commit = facts["base"]
         code, tip, _ = work.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         return code == 0 and tip == facts["commit"] and not work.run("status", "--porcelain")[1]
@@ -305,6 +305,12 @@ class PushTarget:
             trailers=publisher.trailers,
             guard=workspace.guard,
         )
+
+    def _left_in(self, left: Workspace) -> Any:
+        """The repository of an earlier attempt, whose processes are gone."""
+        work = self._work(left)
+        work.remove_locks()
+        return work
 
     @staticmethod
     def _work(workspace: Workspace | CommandFolder) -> Any:
