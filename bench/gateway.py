@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tests.support.budgets import gateways
 
-from . import timing
+from . import peers, timing
 
 LITELLM = os.environ.get("BENCH_LITELLM", "litellm[proxy]==1.106.2")
 LITELLM_KEY = f"sk-{secrets.token_hex(32)}"  # of its own: it does not start without one
@@ -148,7 +148,7 @@ def _nginx(folder: Path, vendor: int) -> Iterator[str]:
 
 @contextmanager
 def _litellm(folder: Path, base: str) -> Iterator[str]:
-    port, python = _port(), _environment()
+    port, python = _port(), peers.environment("litellm", [LITELLM])
     config = folder / "litellm.yaml"
     config.write_text(
         json.dumps(
@@ -166,19 +166,6 @@ def _litellm(folder: Path, base: str) -> Iterator[str]:
     more = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_MASTER_KEY": LITELLM_KEY, "HOME": str(folder)}
     with _server(argv, port, within=180.0, **more):
         yield f"http://127.0.0.1:{port}"
-
-
-def _environment() -> str:
-    """LiteLLM's own environment, beside the packages of this one."""
-    place = Path(sys.prefix) / "peers" / "litellm"
-    python, ready = place / "bin" / "python", place / ".ready"
-    if not ready.exists() or ready.read_text() != LITELLM:
-        print(f"\nInstalling {LITELLM} into {place}", file=sys.stderr)
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", place], check=True)
-        pip = [sys.executable, "-m", "pip", "--python", str(python), "install"]
-        subprocess.run([*pip, "--quiet", "--disable-pip-version-check", LITELLM], check=True)
-        ready.write_text(LITELLM)
-    return str(python)
 
 
 def _port() -> int:

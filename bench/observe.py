@@ -26,7 +26,7 @@ def run() -> None:
         readers = [StoreReader(where) for where in urls]
         for question, goal, asked in questions():
             small, large = (_median(reader, asked) for reader in readers)
-            ratio = large / max(small, 0.0005)  # below half a millisecond is no time
+            ratio = large / max(small, 0.0005)  # shorter times are noise
             times = f"{small * 1000:8.1f} ms {large * 1000:8.1f} ms  {ratio:5.2f}x"
             verdict = "ok" if ratio <= goal else "MISSED"
             print(f"  {name:<10} {question:<34} {times}  goal {goal}  {verdict}", flush=True)

@@ -1,4 +1,4 @@
-"""Peers that bring many packages, or another version of one of ours, each in an environment of its own."""
+"""An environment for each peer: it brings many packages, or another version of one of ours."""
 
 from __future__ import annotations
 

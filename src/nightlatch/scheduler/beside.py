@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 _PAUSE = 1.0  # seconds between a death and the next start; doubled if it had lived only for a moment
 _LONGEST = 3600.0
-_MOMENT = 60.0
+_MOMENT = 60.0  # seconds
 
 
 class Beside:
     """A nightlatch process that ends with this one, however that ends: its standard input is a pipe that only we hold.
 
-    `wanted` is asked again whenever the file has changed.
+    `wanted` is called at the start, and again whenever the file has changed.
     """
 
     def __init__(self, store: str | None, *words: str, wanted: Callable[[], object] = lambda: True) -> None:
