@@ -17,11 +17,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# The user's own settings may name paths in the work tree; and submodules have separate settings.
+# The user's own settings may name paths in the work tree, or hide new files there; and submodules have separate
+# settings.
 SETTINGS = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
     "diff.ignoreSubmodules=all",
+    "status.showUntrackedFiles=normal",
     "submodule.recurse=false",
 )
 

@@ -100,12 +100,18 @@ class Worktree:
         return self.run(*self._config, *words, f"+{ref}:{kept}" if kept else ref, timeout=timeout)
 
     def rebase_onto(self, base: str, branch: str) -> str:
-        """Rebase our commits onto `base`; returns the new tip. On `Conflict` everything is as it was before."""
-        before = self.tip()
-        code, out, err = self.run("-c", "rebase.autoStash=true", "rebase", "--quiet", base)
+        """Rebase our commits onto `base`; returns the new tip. On `Conflict` everything is as it was before.
+
+        If a merge is among them, `base` is merged in instead: a rebase drops merge commits, and what only they have.
+        """
+        before, words = self.tip(), ("-c", "rebase.autoStash=true", "rebase", "--quiet", base)
+        if self.run("rev-list", "--merges", "--count", f"{base}..{before}")[1] != "0":
+            message = f"Merge what others pushed to {branch}"
+            words = ("-c", "merge.autoStash=true", "merge", "--quiet", "--no-ff", "-m", message, base)
+        code, out, err = self.run(*words)
         if code == 0:
             return self.tip()
-        self.run("rebase", "--abort")
+        self.run(words[2], "--abort")
         kept = f"nothing was pushed, and the work is kept in {self.folder} as {before[:12]}. There: "
         then = (
             f"then push it (from a run's workspace, whose own push is off, with git push URL HEAD:{branch}, and then "

@@ -18,6 +18,7 @@ from ....gates.folder import Folder
 from ....gates.on_disk import check_outside_releases
 from ....system import fingerprint, treecopy
 from ....system.open_beneath import open_beneath
+from . import uncommitted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -226,10 +227,8 @@ class PushTarget:
     def _committed(self, workspace: Workspace | CommandFolder, publisher: Publisher) -> str:
         """The tip, with all that the command left; "" if there is no commit at all."""
         work = self._work(workspace)
-        if work.run("status", "--porcelain")[1]:
-            self._must(work, "add", "--all")
-            message = f"{publisher.job}: changes of run {publisher.run}\n\nThe command left them uncommitted."
-            self._must(work, "commit", "--quiet", "-m", message)
+        message = f"{publisher.job}: changes of run {publisher.run}\n\nThe command left them uncommitted."
+        uncommitted.commit(work, message)
         if not workspace.commit and work.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")[0]:
             return ""
         return str(work.tip())
@@ -317,12 +316,6 @@ class PushTarget:
         from ....gates.worktree import Worktree
 
         return Worktree(workspace.path, guard=workspace.guard)
-
-    @staticmethod
-    def _must(work: Any, *words: str) -> None:
-        code, out, stderr = work.run(*words)
-        if code:
-            raise NothingToPublish(f"what the command left could not be committed: {(stderr or out).strip()}")
 
 
 @contextmanager

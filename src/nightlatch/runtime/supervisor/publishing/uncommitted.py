@@ -1,0 +1,48 @@
+"""What a command left uncommitted in its clone: committed as it is, or not at all."""
+
+from __future__ import annotations
+
+from ....errors import NothingToPublish
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ....gates.worktree import Worktree
+
+_SUBMODULE = "160000"  # the mode of a repository inside a repository
+
+
+def commit(work: Worktree, message: str) -> None:
+    """`NothingToPublish`: git would commit something else than what is in the folder."""
+    if not work.run("status", "--porcelain")[1]:
+        return
+    unmerged = work.run("diff", "--name-only", "--diff-filter=U", "-z")[1].strip("\0").split("\0")
+    if unmerged != [""]:
+        raise NothingToPublish(
+            f"nothing was published: {', '.join(unmerged)} has conflicts of a merge that the command left unfinished"
+        )
+    _must(work, "add", "--all")
+    if inside := _repositories(work):
+        raise NothingToPublish(
+            f"nothing was published: {', '.join(inside)} is a repository in the workspace's, so its files would be "
+            f"missing. Let the command remove its .git, or add it as a submodule"
+        )
+    _must(work, "commit", "--quiet", "-m", message)
+
+
+def _repositories(work: Worktree) -> list[str]:
+    """Of a repository in a folder git adds no files, only the id of its commit. (A submodule has its own remote.)"""
+    words = ("diff", "--cached", "--raw", "--no-renames", "--diff-filter=AT", "--ignore-submodules=none", "-z")
+    fields = iter(_must(work, *words).split("\0"))
+    added = [path for about, path in zip(fields, fields, strict=False) if about.split()[1] == _SUBMODULE]
+    if not added:
+        return []
+    _, named, _ = work.run("config", "--blob", ":.gitmodules", "--get-regexp", r"^submodule\..*\.path$")
+    submodules = {line.partition(" ")[2] for line in named.splitlines()}
+    return [path for path in added if path not in submodules]
+
+
+def _must(work: Worktree, *words: str) -> str:
+    code, out, stderr = work.run(*words)
+    if code:
+        raise NothingToPublish(f"what the command left could not be committed: {(stderr or out).strip()}")
+    return out
