@@ -144,6 +144,19 @@ def test_standard_streams_may_be_closed(sqlite_url: str) -> None:
     assert nightlatch(sqlite_url, "logs", "job").stdout == "said\n"
 
 
+@pytest.mark.parametrize("words", [("run", "job", "--key", "k"), ("lock", "job"), ("once", "k")])
+def test_a_caller_that_ignores_the_end_of_its_children_hides_no_exit_code(
+    sqlite_url: str, words: tuple[str, ...]
+) -> None:
+    """Then the kernel keeps none, and an ended child's pid may soon be a stranger's, whom we would kill."""
+    ignoring = (
+        "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+    )
+    line = [sys.executable, "-c", ignoring, *NIGHTLATCH, *words, "--", "sh", "-c", "exit 3"]
+    done = subprocess.run(line, env=environment(sqlite_url), capture_output=True, text=True)
+    assert done.returncode == (76 if words[0] == "once" else 3), done.stderr
+
+
 def test_a_run_without_a_workspace_has_not_that_of_the_run_around_it(sqlite_url: str) -> None:
     inner = f"{TOOL} run inner --timeout 1m -- sh -c 'echo \"<$NIGHTLATCH_WORKSPACE>\"'"
     done = run_job(sqlite_url, "--workspace", "scratch", "--", "sh", "-c", inner)

@@ -9,6 +9,7 @@ import sys
 from .. import exits
 from ..errors import BadConfig, Error, Stop
 from ..system import printing
+from ..system.light import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,6 +90,9 @@ _EXAMPLES = """\
 def main(argv: list[str] | None = None) -> NoReturn:
     """The console script. Ends the process at once: interpreter shutdown takes time and has nothing to do."""
     gc.set_threshold(_OBJECTS)
+    # A caller may ignore it, and we inherit that: the kernel would keep no exit code, and give pids of ended children
+    # to strangers before we know of it.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _open_standard()
     printing.install()
     code = _run(sys.argv[1:] if argv is None else argv)
