@@ -5,17 +5,20 @@ NIGHTLATCH_ROUNDS=100 makes it a long one.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import random
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from nightlatch.system import tree
+from nightlatch.system import cgroup, tree
+from tests.support import escapes
 from tests.support.escapes import Escaped, Machine
 from tests.support.programs import TOOL, alive, carrying, children, environment, nightlatch, python, start, state, until
 
@@ -246,5 +249,30 @@ def test_a_process_that_a_shell_started_before_it_became_nightlatch_is_left_alon
         assert shell.wait(60) == (125 if killed else 0), (tmp_path / "said").read_text()
         assert alive(stranger)
         assert not carrying(mark)
+    finally:
+        os.kill(stranger, signal.SIGKILL)
+
+
+@pytest.mark.skipif(not cgroup.possible(), reason="no cgroup can be made here")
+def test_a_chain_of_forks_is_ended_beside_a_process_that_was_there_before(sqlite_url: str, tmp_path: Path):
+    """Two looks at all processes can miss it, and its supervisor has a child that is not of the tree."""
+    ready, lock, earlier = (tmp_path / name for name in ("ready", "lock", "earlier"))
+    script = f'sleep 600 & echo $! > {earlier}; exec {TOOL} lock job -- "$@"'
+    words = [sys.executable, "-c", escapes.PROGRAM, "hopping", str(lock), str(ready)]
+    with (tmp_path / "said").open("w") as said:
+        shell = subprocess.Popen(
+            ["sh", "-c", script, "sh", *words], env=environment(sqlite_url), stdout=said, stderr=said, process_group=0
+        )
+    until(ready.exists)
+    stranger = int(earlier.read_text())
+    try:
+        (warden,) = set(children(shell.pid)) - {stranger}
+        began = time.monotonic()
+        os.kill(warden, signal.SIGKILL)
+        assert shell.wait(60) == 125, (tmp_path / "said").read_text()
+        assert time.monotonic() - began < 10
+        with lock.open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        assert alive(stranger)
     finally:
         os.kill(stranger, signal.SIGKILL)

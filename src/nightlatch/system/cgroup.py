@@ -81,7 +81,9 @@ def members(folder: str) -> list[int]:
 
 
 def end(folder: str, patience: float) -> bool:
-    """Kill everything in it, in one step for the kernel; True when it is empty."""
+    """Kill everything in it, in one step for the kernel; True when it is empty. Without a folder nothing is known."""
+    if not folder:
+        return False
     deadline, pause = time.monotonic() + patience, 0.0005
     while not is_empty(folder):
         if not _write(f"{folder}/cgroup.kill", b"1") or time.monotonic() > deadline:

@@ -60,6 +60,11 @@ class Lifetime:
         cgroup.remove(group)
         return ""
 
+    @property
+    def cgroup(self) -> str:
+        """The folder of the cgroup that the warden has made; "" if it has none."""
+        return cgroup_of(self.path)
+
     def without_cgroup(self) -> None:
         """The command is not in the cgroup that `enclose` made, so an empty cgroup must not count as proof."""
         os.ftruncate(self._fd, 0)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import select
 
-from . import clock, tree
+from . import cgroup, clock, tree
 from .light import signal
 from .warden_messages import (
     END_SIGNALS,
@@ -60,7 +60,7 @@ class Warden:
         """`streams`: the command's standard output and error, if not our own. `lifetime`: encloses the tree, so that it
         can be proven gone if we are killed. `deaf`: start the command with END_SIGNALS blocked; it unblocks them when
         its handlers are installed."""
-        self._strangers = tree.strangers()
+        self._strangers, self._lifetime = tree.strangers(), lifetime
         tree.become_subreaper()  # the children of a killed warden come to us
         orders_in, self._orders = os.pipe()
         command_in, self._command = os.pipe()
@@ -188,6 +188,9 @@ class Warden:
         os.kill(self.pid, signal.SIGKILL)  # not reaped yet, so the pid is still its own
         os.waitpid(self.pid, 0)
         tree.kill_the_others(self._strangers)
+        if self._strangers and self._lifetime:
+            # A look at all processes can miss one that forks all the time, and beside strangers that is all we have.
+            cgroup.end(self._lifetime.cgroup, _ANSWER)
         self._statuses = tree.kill_and_prove(self._grant, self._strangers)
 
     def close(self) -> None:
