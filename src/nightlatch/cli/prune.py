@@ -43,6 +43,8 @@ def main(argv: list[str]) -> int:
         raise UsageError(f"everything is kept, as {'--keep' if args.keep else retention.ENV} says: name a time, "
                          f"as in nightlatch prune --keep 90d")  # fmt: skip
     reader = open_reader(args.store, listing=True)
+    if not args.dry_run:
+        pruning.sweep()
     gone = pruning.prune(reader.store, open_for(reader.url), keep, current_user(), dry=args.dry_run)
     if args.json:
         lists = {"runs": list(gone.runs), "outputs": list(gone.outputs), "workspaces": list(gone.workspaces)}

@@ -12,15 +12,17 @@ import time
 
 from ....core import statuses
 from ....core.value import value
-from ....system import clock, durable, treecopy
+from ....system import cgroup, clock, durable, treecopy
 from ...shared.effect_records import ledger_is_per_machine
 from ..publishing import workspace
+from ..socket import folders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....core.protocols import Store
     from ....ledger.ledger import Ledger
 
+_DAY = 86400.0
 _WRITING = 0.05  # seconds that a run with the log open may take to write its line
 
 
@@ -34,6 +36,12 @@ class Removed:
     outputs: tuple[str, ...]  # folders, as are the workspaces
     workspaces: tuple[str, ...]
     complete: bool
+
+
+def sweep() -> None:
+    """Remove what killed holders left on this machine, of any store."""
+    cgroup.sweep(_DAY)  # a young one may belong to a run that is starting
+    folders.sweep()
 
 
 def prune(

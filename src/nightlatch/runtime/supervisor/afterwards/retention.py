@@ -6,7 +6,7 @@ import os
 import sys
 
 from ....core import duration
-from ....system import cgroup, clock, durable
+from ....system import clock, durable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def daily(store: Store, ledger: Ledger, by: str) -> None:
             return
         from . import pruning
 
-        cgroup.sweep(_DAY)  # a young one may belong to a run that is starting
+        pruning.sweep()
         _touch(stamp)  # before, not after: one run a day tries it, even if it fails
         if keep is not None and not pruning.prune(store, ledger, keep, by, within=_MOMENT).complete:
             os.utime(stamp, (0, 0))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 
-from ....errors import StoreUnreachable
 from ....system.light import sockets
+from . import folders
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,15 +17,14 @@ if TYPE_CHECKING:
 
     from .clients import Answers, Clients
 
-_LONGEST_PATH = 100  # bytes that fit into a socket's address on every system
-
 
 class Socket:
     """Listens at `path`. `descriptors` are to be polled for reading, `sending` for writing; `serve` is called with all
     that are ready."""
 
     def __init__(self, grant: str, answers: Answers) -> None:
-        self.path = os.path.join(_new_folder(), grant[:24])  # by which a child finds the grant that this socket knows
+        folder, self._lock = folders.make()
+        self.path = os.path.join(folder, grant[:24])  # by which a child finds the grant that this socket knows
         self._grant, self._answers = grant, answers
         self._listener = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
         self._listener.bind(self.path)
@@ -70,19 +69,4 @@ class Socket:
                 remove(path)
             except OSError:
                 pass  # the command may have removed it, or put files there
-
-
-def _new_folder() -> str:
-    """A private folder that nobody else can have made: its name cannot be guessed. Nor is it long, for a socket's
-    address has room for about a hundred bytes."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    base = runtime if 0 < len(runtime) < _LONGEST_PATH - 55 and os.access(runtime, os.W_OK) else "/tmp"  # noqa: S108
-    folder = f"{base}/nightlatch-{os.urandom(8).hex()}"
-    try:
-        os.mkdir(folder, 0o700)
-    except OSError as error:
-        raise StoreUnreachable(
-            f"no folder can be made in {base} for the run's socket: {error.strerror}. Make room there, or set "
-            f"XDG_RUNTIME_DIR to a folder of yours"
-        ) from error
-    return folder
+        os.close(self._lock)
