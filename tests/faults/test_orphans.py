@@ -276,3 +276,24 @@ def test_a_chain_of_forks_is_ended_beside_a_process_that_was_there_before(sqlite
         assert alive(stranger)
     finally:
         os.kill(stranger, signal.SIGKILL)
+
+
+@pytest.mark.skipif(not cgroup.possible(), reason="no cgroup can be made here")
+def test_a_command_whose_cgroup_was_removed_while_it_waited_is_started_in_one(sqlite_url: str, tmp_path: Path):
+    """Another run removes empty ones that are a day old by the wall clock; a holder may wait longer than that."""
+    holder = start(sqlite_url, "lock", "job", "--", "sh", "-c", f"until [ -e {tmp_path}/go ]; do sleep 0.02; done")
+    until(lambda: nightlatch(sqlite_url, "lease", "show", "job").returncode == 0)
+    live = Path(f"{sqlite_url.removeprefix('sqlite:///')}.d") / "live"
+    (held,) = [path for path in live.iterdir() if path.suffix != tree.TREE]
+    waiter = start(sqlite_url, "lock", "job", "--wait", "1m", "--", "cat", "/proc/self/cgroup")
+
+    def waiting() -> list[str]:
+        found = [path.read_text() for path in live.iterdir() if path.suffix != tree.TREE and path != held]
+        return [name for name in found if name]
+
+    (folder,) = until(waiting)
+    cgroup.remove(folder)
+    (tmp_path / "go").touch()
+    out, err = waiter.communicate(timeout=60)
+    assert waiter.returncode == 0 and os.path.basename(folder) in out, err
+    assert holder.wait(60) == 0

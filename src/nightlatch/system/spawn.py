@@ -25,7 +25,7 @@ _libc = ctypes.PyDLL(None, use_errno=True)  # keeps the interpreter's lock, so t
 
 
 class Unsupported(Exception):
-    """This kernel, or a filter in front of it, has no CLONE_INTO_CGROUP. Nothing was started."""
+    """This kernel, or a filter in front of it, has no CLONE_INTO_CGROUP, or the cgroup is gone. Nothing was started."""
 
 
 def spawn(
@@ -39,7 +39,10 @@ def spawn(
     defaults: Iterable[int],
 ) -> int:
     """As os.posix_spawn, with the process in `cgroup` from its first instruction. For a process with one thread."""
-    folder = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        folder = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError as error:  # which must not be taken for that of the command
+        raise Unsupported(str(error)) from error
     failed, fails = os.pipe()  # closed by exec, or an errno comes through
     try:
         pid = _clone_into(folder)

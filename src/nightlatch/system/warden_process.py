@@ -264,7 +264,11 @@ class WardenProcess:
         )
 
     def _move_in(self) -> None:
-        """Move this process into the cgroup, with everything that it starts from now on."""
+        """Move this process into the cgroup, with everything that it starts from now on. If it was empty for a day,
+        another run has removed it: then it is made again."""
         if self.lifetime and not cgroup.join(self.cgroup):
-            self.lifetime.without_cgroup()
+            again = cgroup.make(self.lifetime.grant)
+            if again != self.cgroup or not cgroup.join(again):
+                self.lifetime.without_cgroup()
+                cgroup.remove(again)
         self.cgroup = ""
