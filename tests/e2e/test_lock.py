@@ -162,6 +162,46 @@ def test_ctrl_c_at_a_terminal_is_the_commands_to_handle(sqlite_url, tmp_path):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
+def test_on_a_terminal_each_that_waits_says_once_for_whom(sqlite_url, tmp_path):
+    """Also one that queues behind another."""
+    work = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done"
+    holder = start(sqlite_url, "lock", "x", "--", "sh", "-c", f"touch {tmp_path}/held; {work}")
+    until((tmp_path / "held").exists)
+    waiters = []
+    for _ in range(2):
+        pid, terminal = pty.fork()
+        if pid == 0:
+            program = [*NIGHTLATCH, "lock", "x", "--wait", "90s", "--", "echo", "worked"]
+            os.execve(program[0], program, environment(sqlite_url))
+        shown = b""
+        while b"\n" not in shown:
+            shown += os.read(terminal, 1000)
+        assert b"nightlatch: waiting for x, held by " in shown and f"(pid {holder.pid})".encode() in shown
+        waiters.append((pid, terminal))
+    (tmp_path / "go").touch()
+    for pid, terminal in waiters:
+        shown = b""
+        while b"worked" not in shown:
+            shown += os.read(terminal, 1000)
+        assert b"waiting" not in shown
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert holder.wait(60) == 0
+
+
+def test_waiting_for_the_lease_of_the_run_around_it_is_refused_at_once(sqlite_url, tmp_path):
+    """Although another, which was first, waits for it too."""
+    nested = f"until [ -e {tmp_path}/go ]; do sleep 0.05; done; {TOOL} lock x --wait 10m -- true"
+    holder = start(sqlite_url, "lock", "x", "--", "sh", "-c", f"touch {tmp_path}/held; {nested}")
+    until((tmp_path / "held").exists)
+    other = start(sqlite_url, "lock", "x", "--wait", "5m", "--", "true")
+    line = Path(sqlite_url.removeprefix("sqlite:///") + ".d") / "line"
+    until(lambda: line.is_dir() and any(line.iterdir()))
+    time.sleep(0.5)
+    (tmp_path / "go").touch()
+    assert holder.wait(60) == 75
+    assert other.wait(60) == 0
+
+
 def test_the_store_is_private(sqlite_url):
     nightlatch(sqlite_url, "lock", "x", "--", "true")
     place = Path(sqlite_url.removeprefix("sqlite:///"))

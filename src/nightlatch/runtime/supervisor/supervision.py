@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from ...config import place
 from ...database import dsn
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from ...core.model import Begun
+    from ...core.model import Begun, Record
     from ...core.protocols import Gate, Store
     from ...errors import LeaseLost
     from ...system.warden_messages import Report
@@ -109,6 +110,7 @@ class Supervision:
             gates=gates,
             lifetime=lifetime,
             begin=begin,
+            on_wait=lambda record: _say_it_waits(name, record),
             on_tenure=self.work.keep,
             # The warden does the same by its own clock; this is for a lease that was taken before it expired.
             on_lost=lambda _: self.work.ask_to_end(warden.LOST, ttl * 0.1, signal.SIGTERM),
@@ -188,3 +190,10 @@ def _in_foreground() -> bool:
         return False
     finally:
         os.close(terminal)
+
+
+def _say_it_waits(name: str, record: Record | None) -> None:
+    """To a person at a terminal: cron mails whatever is printed."""
+    if os.isatty(2):
+        by = f"held by {record.holder}" if record and record.grant else "not free yet"
+        print(f"nightlatch: waiting for {name}, {by}", file=sys.stderr)

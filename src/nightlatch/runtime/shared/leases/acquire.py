@@ -12,6 +12,8 @@ from ....system import clock, durable, filelock, tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ....core.model import Begun, Granted, Holder, Record
     from ....core.protocols import ReleaseWaiter, Store
 
@@ -20,11 +22,13 @@ _RETRY = 0.5  # seconds between two tries while the store does not answer
 
 
 def acquire(
-    store: Store, name: str, grant: str, holder: Holder, ttl: float, wait: float, begin: Begun | None = None
-) -> tuple[Granted, Tenure]:
+    store: Store, name: str, grant: str, holder: Holder, ttl: float, wait: float, begin: Begun | None = None,
+    on_wait: Callable[[Record | None], None] = lambda _: None,
+) -> tuple[Granted, Tenure]:  # fmt: skip
     """Take the lease within `wait` seconds or raise Busy. The tenure counts from before the request.
 
-    `begin`: the key to work on, if the store lists those.
+    `begin`: the key to work on, if the store lists those. `on_wait`: called once with the record of the holder, if it
+    has to wait.
     """
     if tree.DRY_RUN in os.environ:
         raise UsageError(
@@ -34,8 +38,13 @@ def acquire(
     started = clock.now()
     if wait <= 0:
         return _attempt(store, name, grant, holder, ttl, begin)
+    if lineage():
+        _check_lineage(_read(store, name))  # not after the queue, in which others may be first
     waiter: ReleaseWaiter | None = None
-    with _WaiterQueue(store.folder, name, wait):
+    queue = _WaiterQueue(store.folder, name, wait)
+    if not queue.is_next:
+        on_wait(_read(store, name))
+    with queue:
         try:
             while True:
                 try:
@@ -47,6 +56,8 @@ def acquire(
                     if left <= 0:
                         raise
                     if waiter is None:
+                        if queue.is_next:
+                            on_wait(busy.record)
                         waiter = store.listen(name)  # then try at once: we missed a release before this line
                     else:
                         waiter.wait(min(left, _until_expiry(busy.record)))
@@ -101,12 +112,7 @@ def _ground(store: Store, record: Record) -> tuple[Takeover, list[str]]:
     from ....store import held, proof, sightings
 
     unproven: list[str] = []
-    if record.grant in lineage():
-        raise Nested(
-            f"{record.name} is held already by this program, or by the run it was started in (token {record.token}): "
-            f"waiting for it would never end. Use another name here, or rely on the lease you have",
-            record,
-        )
+    _check_lineage(record)
     expired = record.left is not None and record.left <= 0
     if expired:
         # Before the lease moves, not after: an orphan must not work beside the new holder.
@@ -120,6 +126,22 @@ def _ground(store: Store, record: Record) -> tuple[Takeover, list[str]]:
     else:
         raise Busy(held.sentence(record, record.name, store.folder), record)
     return Takeover(grant=record.grant, version=record.version, proven=proven), unproven
+
+
+def _read(store: Store, name: str) -> Record | None:
+    try:
+        return store.read(name)
+    except StoreUnreachable:
+        return None  # acquiring it is what waits for the store
+
+
+def _check_lineage(record: Record | None) -> None:
+    if record and record.grant in lineage():
+        raise Nested(
+            f"{record.name} is held already by this program, or by the run it was started in (token {record.token}): "
+            f"waiting for it would never end. Use another name here, or rely on the lease you have",
+            record,
+        )
 
 
 def lineage() -> list[str]:
@@ -137,7 +159,8 @@ class _WaiterQueue:
         path = os.path.join(durable.private_folder(os.path.join(folder, "line")), name.replace("/", "%"))
         self._lock = filelock.FairLock(path)
         self._wait = wait
-        self._mine = False
+
+        self.is_next = self._mine = self._lock.acquire(0)
 
     def __enter__(self) -> None:
         deadline = clock.now() + self._wait

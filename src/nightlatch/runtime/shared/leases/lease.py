@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ....core.model import Begun
+    from ....core.model import Begun, Record
     from ....core.protocols import Gate, Store
     from ....core.tenure import Tenure
 
@@ -52,6 +52,7 @@ class Lease:
         gates: Iterable[Gate] = (),
         lifetime: Lifetime | None = None,
         begin: Begun | None = None,
+        on_wait: Callable[[Record | None], None] = lambda _: None,
         on_tenure: Callable[[Tenure], None] = lambda _: None,
         on_lost: Callable[[LeaseLost], None] = lambda _: None,
     ) -> None:
@@ -67,7 +68,7 @@ class Lease:
         self.grant = self._lifetime.grant
         try:
             self.holder = identity.holder(pid=os.getpid(), lifetime=self._lifetime.path)
-            granted, tenure = acquire(store, name, self.grant, self.holder, ttl, wait, begin)
+            granted, tenure = acquire(store, name, self.grant, self.holder, ttl, wait, begin, on_wait)
         except BaseException:
             self._lifetime.end()
             raise
