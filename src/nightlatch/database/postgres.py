@@ -219,7 +219,9 @@ class PostgresDatabase:
     def _apply(self, meta: dict[str, str], execute: Callable[[str, dict[str, str]], object]) -> None:
         execute(f"SET LOCAL search_path TO {self.schema}", {})  # migrations are plain SQL, as for SQLite
         execute(schema.META, {})
-        schema.apply(meta, self.area, execute)
+        schema.apply(
+            meta, self.area, lambda sql, values: None if schema.is_for_sqlite(sql) else execute(sql, values)
+        )
 
     def _execute(
         self, wire: Wire, sql: str, values: dict[str, Any], deadline: float, *, prepare: bool = False
