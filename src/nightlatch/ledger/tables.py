@@ -1,7 +1,8 @@
 """A database with the ledger's statements, written once for all of them, and transactions on a job's chain.
 
 `{prefix}` is the schema of the tables, `{wall}` the clock that all users of the ledger share, `{share}`
-what it takes to read a row that must not change before we commit, `{lock}` one that we change ourselves.
+what it takes to read a row that must not change before we commit, `{lock}` one that we change ourselves, `{unindexed}`
+keeps a column's index from being used.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Tables:
     def sql(self, text: str) -> str:
         known = self._rendered.get(text)
         if known is None:
-            words = {word: getattr(self.database, word) for word in ("prefix", "wall", "share", "lock")}
+            words = {word: getattr(self.database, word) for word in ("prefix", "wall", "share", "lock", "unindexed")}
             known = self._rendered[text] = text.format(**words)
         return known
 

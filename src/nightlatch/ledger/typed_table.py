@@ -139,18 +139,19 @@ def where(which: Iterable[str], *more: str) -> str:
 
 def counts(by_unit: Mapping[str, float]) -> dict[str, int]:
     """As they are stored, in whole parts of a unit. Part of a token counts as a token: usage is never understated."""
-    if unknown := by_unit.keys() - UNITS.keys():
-        raise UsageError(f"there is no unit {min(unknown)!r}: report {', '.join(UNITS)}")
+    if not by_unit.keys() <= UNITS.keys():
+        unknown = min(by_unit.keys() - UNITS.keys())
+        raise UsageError(f"there is no unit {unknown!r}: report {', '.join(UNITS)}")
     parts = dict.fromkeys(UNITS, 0)
     for unit, amount in by_unit.items():
-        scale = UNITS[unit].scale
+        scale = _SCALES[unit]
         if not 0 <= amount * scale <= _MOST:
             raise UsageError(f"{unit}={amount} is not an amount: use 0 or more, and less than 10^9")
         parts[unit] = -int(-amount // 1) if scale == 1 else round(amount * scale)
     return parts
 
 
-def amounts(parts: Mapping[str, int]) -> Amounts:
+def amounts(parts: Mapping[str, float]) -> Amounts:
     """From whole parts of each unit: as people write them."""
     if not any(parts.values()):
         return _NOTHING
