@@ -177,8 +177,8 @@ def sums(
     which, values = _which(job)
     of_columns = [f"SUM({_SUMMED.get(name, name)})" for name in columns]
     totals = ", ".join(f"CAST({one} AS BIGINT)" for one in of_columns)
-    # By the index of days where they are few. Of many days a walk through the table is faster: PostgreSQL finds that out
-    # by itself. Grouped in that order, SQLite need not sort.
+    # By the index of days where they are few. Of many days a walk through the table is faster; PostgreSQL knows that by
+    # itself. Grouped in that order, SQLite need not sort.
     few = bool(job) or since > tables.day(tables.now() - _MANY_DAYS)
     day = "day" if few else "{unindexed}day"
     order = sorted(by, key=lambda name: (name != "day" or not few or bool(job), KEY.index(name)))
