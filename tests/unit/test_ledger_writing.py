@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
 
 from nightlatch.database.guarded import Table
 from nightlatch.errors import RunEnded, StaleToken, StoreUnreachable, UsageError
+from nightlatch.ledger import kinds
+from nightlatch.ledger.records import ENTRY
 from nightlatch.ledger.writer import Verb
 from tests.support.ledgers import ME, OTHER, begun
 
@@ -147,3 +150,36 @@ def test_usage_by_job_and_day_and_without_the_run_that_asks(book):
     assert book.usage(since=time.time() + 86400) == []  # whole days
     with pytest.raises(UsageError):
         book.used("job", "euro", "day")
+
+
+def test_what_happens_rarely_is_found_by_its_index_which_fills_no_temporary_table_for_an_entry(book):
+    database = book._tables.database
+    query = f"SELECT at FROM {database.prefix}journal WHERE at >= 5 AND {kinds.RARE} ORDER BY at DESC LIMIT 5"
+    if book.many_machines:
+        with database.transaction() as execute:
+            execute("SET LOCAL enable_seqscan = off")  # an empty table is read whole
+            plan = execute(f"EXPLAIN {query}")
+    else:
+        plan = database.read(f"EXPLAIN QUERY PLAN {query}")
+        put, values = ENTRY.put_all(1).format(prefix=""), ENTRY.numbered([("c", 1, 1, "k", "", "h")])
+        steps = database.read(f"EXPLAIN {put}", **values)
+        assert "IdxInsert" in {step[1] for step in steps} and "OpenEphemeral" not in {step[1] for step in steps}
+    assert "journal_rare" in str(plan)
+
+
+def test_a_chain_that_two_processes_make_at_once_has_one_beginning(book):
+    together = [threading.Thread(target=book.open_run, args=("job", str(key))) for key in range(6)]
+    for thread in together:
+        thread.start()
+    for thread in together:
+        thread.join()
+    assert [entry.seq for entry in book.history.chain("job:job")] == [6, 5, 4, 3, 2, 1]
+    assert not book.verify(book.heads()).breaks
+
+
+def test_a_run_that_another_process_has_just_opened_is_not_opened_again_and_leaves_no_link(book, monkeypatch):
+    first = book.open_run("job", "key")
+    found = iter([None, first])
+    monkeypatch.setattr("nightlatch.ledger.opening.find", lambda *_: next(found))
+    assert book.open_run("job", "key") == first
+    assert len(book.history.chain("job:job")) == 1 and not book.verify(book.heads()).breaks

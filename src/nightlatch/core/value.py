@@ -10,9 +10,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from dataclasses import dataclass as value
     from dataclasses import replace
-    from typing import Generic, TypeVar
+    from typing import Any, Generic, TypeVar
 
     T = TypeVar("T")
+
+    def made(cls: type[T], values: dict[str, Any]) -> T: ...
+
 else:
     T = None
 
@@ -57,12 +60,16 @@ else:
             setattr(cls, method.__name__, method)
         return cls
 
+    def made(cls, values):
+        """With exactly its fields: what calling it does, without the check."""
+        new = object.__new__(cls)
+        new.__dict__.update(values)
+        return new
+
     def replace(old, **changes):
         if not changes.keys() <= old.__dict__.keys():
             raise TypeError(f"{type(old).__name__} has no field {', '.join(changes.keys() - old.__dict__.keys())}")
-        new = object.__new__(type(old))
-        new.__dict__.update(old.__dict__, **changes)
-        return new
+        return made(type(old), {**old.__dict__, **changes})
 
 
-__all__ = ["Generic", "T", "replace", "value"]
+__all__ = ["Generic", "T", "made", "replace", "value"]

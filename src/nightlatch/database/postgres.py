@@ -55,6 +55,7 @@ class PostgresDatabase:
     now = wall = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
     share, lock = "FOR SHARE", "FOR NO KEY UPDATE"
     unlocked = "FOR NO KEY UPDATE SKIP LOCKED"
+    unindexed = ""  # it has statistics, and decides by itself
     clock_name = "server"
     many_machines = True  # if no clock can judge a record, it may be another machine's: it is watched, not refused
     poll_every = 0.05
@@ -219,7 +220,7 @@ class PostgresDatabase:
     def _apply(self, meta: dict[str, str], execute: Callable[[str, dict[str, str]], object]) -> None:
         execute(f"SET LOCAL search_path TO {self.schema}", {})  # migrations are plain SQL, as for SQLite
         execute(schema.META, {})
-        schema.apply(meta, self.area, execute)
+        schema.apply(meta, self.area, lambda sql, values: None if schema.is_for_sqlite(sql) else execute(sql, values))
 
     def _execute(
         self, wire: Wire, sql: str, values: dict[str, Any], deadline: float, *, prepare: bool = False

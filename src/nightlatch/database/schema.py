@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 META = "CREATE TABLE IF NOT EXISTS meta (key TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL)"
 READ = "SELECT key, value FROM meta"
+_SQLITE = "/* sqlite:"
 
 
 _known: dict[str, list[tuple[int, str]]] = {}  # read once: later the files may be those of a newer program
@@ -75,7 +76,12 @@ def _made(area: str) -> dict[str, str]:
 
 def for_sqlite(sql: str) -> str:
     """Uncomment what only SQLite understands: /* sqlite: WITHOUT ROWID */."""
-    return sql.replace("/* sqlite:", "").replace("*/", "")
+    return sql.replace(_SQLITE, "").replace("*/", "").strip()
+
+
+def is_for_sqlite(sql: str) -> bool:
+    """Is the whole statement for SQLite alone?"""
+    return sql.startswith(_SQLITE)
 
 
 def statements(script: str) -> list[str]:

@@ -48,6 +48,7 @@ class SqliteDatabase:
     share = lock = unlocked = ""  # there is only one writer at a time, so a row that is read needs no lock
     prefix = ""  # the file holds our tables only
     notify = ""  # there are no notifications
+    unindexed = "+"
     alone = "TRUE"
     many_machines = False
     poll_every = 0.02

@@ -95,25 +95,38 @@ class History:
         return self._tables.day(round(at * 1000))
 
     def tallies(
-        self, by: Sequence[str], *, job: str | None = None, since: str = "", until: str = "9", running: bool = True
+        self,
+        by: Sequence[str],
+        *,
+        job: str | None = None,
+        since: str = "",
+        until: str = tally.NO_END,
+        running: bool = True,
     ) -> list[Tally]:
         """Sums by these columns, of days from `since` to `until`, attempts at work too."""
         return tally.report(self._tables, by, job=job, since=since, until=until, running=running)
 
     def sums(
-        self, by: Sequence[str], columns: Sequence[str], *, job: str | None = None, since: str = "", until: str = "9"
+        self,
+        by: Sequence[str],
+        columns: Sequence[str],
+        *,
+        job: str | None = None,
+        since: str = "",
+        until: str = tally.NO_END,
     ) -> list[tuple[Any, ...]]:
         """The same as plain rows, of these columns only: see tally.sums."""
         return tally.sums(self._tables, by, columns, job=job, since=since, until=until)
 
-    def usd_by(self, *by: str, job: str | None = None, since: str = "", until: str = "9") -> list[tuple[Any, ...]]:
+    def usd_by(
+        self, *by: str, job: str | None = None, since: str = "", until: str = tally.NO_END
+    ) -> list[tuple[Any, ...]]:
         """(…, usd) by these columns, where any was used; in no order."""
         return [(*row[:-1], row[-1] / _USD) for row in self.sums(by, ("usd",), job=job, since=since, until=until)]
 
-    def amounts_of_runs(self, job: str, *, most: int) -> list[Amounts]:
-        """What each of a job's newest runs has used, the newest first."""
-        rows = self._tables.read(_AMOUNTS, job=job, most=most)
-        return [amounts(dict(zip(UNITS, parts, strict=True))) for parts in rows]
+    def amounts_of_runs(self, jobs: Sequence[str], *, most: int) -> list[list[tuple[int, ...]]]:
+        """What each of these jobs' newest runs has used, the newest first: in whole parts of each unit."""
+        return self._tables.read_each(_AMOUNTS, [{"job": job, "most": most} for job in jobs])
 
     def series(self, job: str, *, most: int = 400) -> list[RunPoint]:
         """A job's newest runs, the oldest of them first."""

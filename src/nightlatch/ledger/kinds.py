@@ -20,10 +20,14 @@ ROWS: dict[str, EntryKind] = {}
 RUN, JOB, STEPS = "run", "job", "steps"  # chains
 ITEMS, EFFECT = "items", "effect"  # what an entry may be about, besides a run
 
-# For SQL: rare entries. It must match the condition of the partial index `journal_rare`, or that is not used.
-RARE = """kind NOT IN ('opened', 'started', 'ended', 'progress', 'usage',
-  'steps', 'effect', 'effect-begun', 'effect-done', 'step-begun', 'step-done', 'input', 'workspace', 'publishing',
-  'published', 'batch', 'lent')"""
+# For SQL: rare entries. It must imply the condition of the partial index `journal_rare`, or that is not used.
+RARE = " AND ".join(
+    f"kind <> '{kind}'"
+    for kind in (
+        "progress", "usage", "opened", "started", "ended", "steps", "effect", "effect-begun", "effect-done",
+        "step-begun", "step-done", "input", "workspace", "publishing", "published", "batch", "lent",
+    )
+)  # fmt: skip
 
 _LINK = "run seq head"  # on a job's chain: the head of the run's chain then
 _DECIDED = f"{_LINK} was status reason by cancel"

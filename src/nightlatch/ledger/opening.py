@@ -8,7 +8,7 @@ from ..core import statuses
 from ..core.model import check_name
 from . import kinds
 from .chain import clean, link
-from .decisions import ANCHOR, change
+from .decisions import change
 from .records import RUN, RunRow
 
 TYPE_CHECKING = False
@@ -51,11 +51,13 @@ def _create(tables: Tables, values: dict[str, str], lazy: bool) -> RunRow | None
     run = new_id()
     with tables.on_chain(values["job"], lazy=lazy) as chain:
         head, at = link("", run, 1, chain.at, kind, body), chain.at / 1000
-        if not chain(_CREATE, **RUN.by_column(RunRow(id=run, **facts, created=at, changed=at, seq=1, head=head))):
-            return None  # another process was faster
-        chain.enter(run, 1, kind, body, head)
         anchor = chain.append(kind, run=run, seq=1, head=head)
-        return RUN.read(chain(ANCHOR, id=run, anchor=anchor)[0])
+        made = RunRow(id=run, **facts, created=at, changed=at, seq=1, head=head, anchor=anchor)
+        if not chain(_CREATE, **RUN.by_column(made)):
+            chain.forget()  # another process was faster
+            return None
+        chain.enter(run, 1, kind, body, head)
+        return made
 
 
 def new_id() -> str:

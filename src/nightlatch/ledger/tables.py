@@ -1,7 +1,8 @@
 """A database with the ledger's statements, written once for all of them, and transactions on a job's chain.
 
 `{prefix}` is the schema of the tables, `{wall}` the clock that all users of the ledger share, `{share}`
-what it takes to read a row that must not change before we commit, `{lock}` one that we change ourselves.
+what it takes to read a row that must not change before we commit, `{lock}` one that we change ourselves, `{unindexed}`
+keeps a column's index from being used.
 """
 
 from __future__ import annotations
@@ -24,12 +25,15 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
 
 
-# An update that changes nothing locks the row: two that append to one chain at once take turns.
-_LOCK = """
+# Two that append to one chain at once take turns.
+_LOCK = "SELECT seq, head, {wall} FROM {prefix}chain WHERE name = :chain {lock}"
+# A new chain; if another process has just made it, an update that changes nothing locks its row.
+_MAKE = """
 INSERT INTO {prefix}chain (name, seq, head) VALUES (:chain, 0, '')
 ON CONFLICT (name) DO UPDATE SET seq = chain.seq RETURNING seq, head, {wall}
 """
 _ADVANCE = "UPDATE {prefix}chain SET seq = :seq, head = :head WHERE name = :chain"
+_MOST = 8  # entries of one statement
 
 
 class Tables:
@@ -41,7 +45,7 @@ class Tables:
     def sql(self, text: str) -> str:
         known = self._rendered.get(text)
         if known is None:
-            words = {word: getattr(self.database, word) for word in ("prefix", "wall", "share", "lock")}
+            words = {word: getattr(self.database, word) for word in ("prefix", "wall", "share", "lock", "unindexed")}
             known = self._rendered[text] = text.format(**words)
         return known
 
@@ -91,11 +95,14 @@ class ChainTransaction:
         self._tables = tables
         self._transaction = tables.database.transaction(lazy=lazy)
         self._chain = job_chain(job)
+        self._entries: list[Row] = []  # written at the end, by one statement
+        self._appended = False
 
     def __enter__(self) -> ChainTransaction:
         self._transaction.__enter__()
         try:
-            self._seq, self._head, self.at = self(_LOCK, chain=self._chain)[0]
+            rows = self(_LOCK, chain=self._chain) or self(_MAKE, chain=self._chain)
+            self._seq, self._head, self.at = rows[0]
         except BaseException as error:
             self._transaction.__exit__(type(error), error, None)
             raise
@@ -109,7 +116,20 @@ class ChainTransaction:
         self._transaction.later(self._tables.sql(sql), **values)
 
     def __exit__(self, kind: object, error: BaseException | None, *more: object) -> None:
+        if error is None:
+            try:
+                self._write()
+            except BaseException as failed:
+                self._transaction.__exit__(type(failed), failed, None)
+                raise
         self._transaction.__exit__(kind, error, *more)
+
+    def _write(self) -> None:
+        for first in range(0, len(self._entries), _MOST):
+            rows = self._entries[first : first + _MOST]
+            self.later(ENTRY.put_all(len(rows)), **ENTRY.numbered(rows))
+        if self._appended:
+            self.later(_ADVANCE, chain=self._chain, seq=self._seq, head=self._head)
 
     def append(self, kind: str, **facts: object) -> str:
         """Put an entry on the job's chain; returns the chain's head, as it may be kept elsewhere."""
@@ -117,8 +137,13 @@ class ChainTransaction:
         self._seq += 1
         self._head = link(self._head, self._chain, self._seq, self.at, kind, body)
         self.enter(self._chain, self._seq, kind, body, self._head)
-        self.later(_ADVANCE, chain=self._chain, seq=self._seq, head=self._head)
+        self._appended = True
         return head_text(self._chain, self._seq, self._head)
 
     def enter(self, chain: str, seq: int, kind: str, body: str, hash_: str, at: int | None = None) -> None:
-        self.later(ENTRY.put, chain=chain, seq=seq, at=self.at if at is None else at, kind=kind, body=body, hash=hash_)
+        """Put an entry on a run's chain."""
+        self._entries.append((chain, seq, self.at if at is None else at, kind, body, hash_))
+
+    def forget(self) -> None:
+        """Append nothing after all."""
+        self._entries, self._appended = [], False

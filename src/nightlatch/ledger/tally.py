@@ -57,6 +57,7 @@ _SUMMED = {FAILED: f"CASE WHEN status IN ({_BAD}) THEN runs ELSE 0 END"}
 _MANY_DAYS = 45 * 86_400_000  # ms
 MOST_TAGS = 200  # of a job on a day; the rest is summed as OTHER
 OTHER = "other"
+NO_END = "9"  # after every day, as texts are compared
 
 _NOTHING = Amounts()
 BUCKET = 900_000  # ms; time zones differ by quarters of an hour
@@ -158,7 +159,7 @@ def report(
     *,
     job: str | None = None,
     since: str = "",
-    until: str = "9",
+    until: str = NO_END,
     running: bool = True,
 ) -> list[Tally]:
     """Sums by these columns of KEY, of days from `since` to `until`, in their order; attempts at work too, by what they
@@ -169,20 +170,21 @@ def report(
 
 def sums(
     tables: Tables, by: Sequence[str], columns: Sequence[str], *, job: str | None = None, since: str = "",
-    until: str = "9", running: bool = True,
+    until: str = NO_END, running: bool = True,
 ) -> list[Row]:  # fmt: skip
     """The same as plain rows, of these columns only and in no order, since a table of days and jobs has thousands of
     rows; without those that are 0 in all columns. A column is one of the table, or FAILED; amounts are whole parts."""
     which, values = _which(job)
     of_columns = [f"SUM({_SUMMED.get(name, name)})" for name in columns]
     totals = ", ".join(f"CAST({one} AS BIGINT)" for one in of_columns)
-    # By the index of days where they are few; of many days a walk through the table is faster, in either database.
-    # Grouped in that order, SQLite need not sort.
+    # By the index of days where they are few. Of many days a walk through the table is faster; PostgreSQL knows that by
+    # itself. Grouped in that order, SQLite need not sort.
     few = bool(job) or since > tables.day(tables.now() - _MANY_DAYS)
-    day = "day" if few else "(day || '')"
+    day = "day" if few else "{unindexed}day"
     order = sorted(by, key=lambda name: (name != "day" or not few or bool(job), KEY.index(name)))
     group = f" GROUP BY {', '.join(order)} HAVING {' OR '.join(f'{one} <> 0' for one in of_columns)}" if by else ""
-    sql = f"SELECT {', '.join((*by, totals))} FROM {{prefix}}tally WHERE {day} >= :since AND {day} <= :until{which}"
+    which = f"{day} >= :since" + (f" AND {day} <= :until" if until != NO_END else "") + which
+    sql = f"SELECT {', '.join((*by, totals))} FROM {{prefix}}tally WHERE {which}"
     found = tables.read(sql + group, **values, since=since, until=until)
     if not by:  # one row in any case
         found = [row for row in found if any(row)]

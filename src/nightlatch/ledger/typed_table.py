@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from ..core.model import Holder
 from ..core.units import UNITS, Amounts
-from ..core.value import Generic, T
+from ..core.value import Generic, T, made
 from ..database.guarded import Table
 from ..errors import UsageError
 from .chain import pack, unpack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
 
@@ -21,8 +21,21 @@ def to_ms(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * 1000)
 
 
-def to_seconds(ms: int | None) -> float | None:
-    return None if ms is None else ms / 1000
+def to_seconds(ms: int) -> float:
+    return ms / 1000
+
+
+def _to_holder(text: str) -> Holder:
+    """A run's holder is read with each of its rows."""
+    if text not in _holders:
+        if len(_holders) > _MOST_HOLDERS:
+            _holders.clear()
+        _holders[text] = Holder.unpack(text)
+    return _holders[text]
+
+
+_holders: dict[str, Holder] = {}
+_MOST_HOLDERS = 100
 
 
 # A field's type: the column's, and how a value is read and written; None: as it is.
@@ -32,10 +45,11 @@ _STORED: dict[str, tuple[str, Callable[[Any], Any] | None, Callable[[Any], Any] 
     "int | None": ("BIGINT", None, None),
     "float": ("BIGINT", to_seconds, to_ms),
     "float | None": ("BIGINT", to_seconds, to_ms),
-    "Holder": ("TEXT", Holder.unpack, Holder.pack),
+    "Holder": ("TEXT", _to_holder, Holder.pack),
     "dict[str, str]": ("TEXT", unpack, pack),
 }
 _SCALES = {unit: known.scale for unit, known in UNITS.items()}
+_NOTHING = Amounts()
 _MOST = 4 * 10**18  # parts: the sum of two such amounts still fits into 64 bits
 _NAMES = {"grant": "grant_id", "facts": "body"}  # where a column cannot have its field's name
 
@@ -46,6 +60,7 @@ class TypedTable(Table, Generic[T]):
     def __init__(self, name: str, of: type[T], tail: str = "") -> None:
         self._of, self._amounts = of, ""
         columns: dict[str, str] = {}
+        nullable: set[str] = set()
         self._fields: list[str] = []
         self._reads: list[tuple[str, Callable[[Any], Any]]] = []
         self._writes: list[tuple[str, Callable[[Any], Any]]] = []
@@ -57,6 +72,8 @@ class TypedTable(Table, Generic[T]):
                 continue
             stored, read, write = _STORED[kind]
             columns[_NAMES.get(field, field)] = stored
+            if kind.endswith("None"):
+                nullable.add(_NAMES.get(field, field))
             self._fields.append(field)
             if read:
                 self._reads.append((field, read))
@@ -64,18 +81,40 @@ class TypedTable(Table, Generic[T]):
                 self._writes.append((field, write))
         super().__init__(name, columns, tail)
         self.names = ", ".join(columns)  # for SELECT and RETURNING
-        # For a transaction: one row, by name.
-        places = ", ".join(f"CAST(:{column} AS {kind})" for column, kind in columns.items())
-        self.put = f"INSERT INTO {{prefix}}{name} ({self.names}) VALUES ({places}) {tail}"
+        # A parameter that is NULL has no type of its own.
+        self._typed_places = [
+            f"CAST(:{column}{{0}} AS {columns[column]})" if column in nullable else f":{column}{{0}}"
+            for column in columns
+        ]
+        self._put: dict[int, str] = {}
+        self.put = self._inserting([""])  # for a transaction: one row, by name
+
+    def put_all(self, rows: int) -> str:
+        """The same for so many rows, with the values that `numbered` names."""
+        if rows not in self._put:
+            self._put[rows] = self._inserting([f"_{number}" for number in range(rows)])
+        return self._put[rows]
+
+    def numbered(self, rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+        return {
+            f"{column}_{number}": value
+            for number, row in enumerate(rows)
+            for column, value in zip(self.columns, row, strict=True)
+        }
+
+    def _inserting(self, endings: Iterable[str]) -> str:
+        rows = ", ".join(f"({', '.join(place.format(ending) for place in self._typed_places)})" for ending in endings)
+        return f"INSERT INTO {{prefix}}{self.name} ({self.names}) VALUES {rows} {self.tail}"
 
     def read(self, row: tuple[Any, ...]) -> T:
         """The object of a row that was selected by `names`."""
         found = dict(zip(self._fields, row, strict=True))
         for field, read in self._reads:
-            found[field] = read(found[field])
+            if found[field] is not None:
+                found[field] = read(found[field])
         if self._amounts:
             found[self._amounts] = amounts({unit: found.pop(unit) for unit in UNITS})
-        return self._of(**found)
+        return made(self._of, found)
 
     def row(self, record: T) -> tuple[Any, ...]:
         """The object as a row, in the columns' order."""
@@ -100,17 +139,20 @@ def where(which: Iterable[str], *more: str) -> str:
 
 def counts(by_unit: Mapping[str, float]) -> dict[str, int]:
     """As they are stored, in whole parts of a unit. Part of a token counts as a token: usage is never understated."""
-    if unknown := by_unit.keys() - UNITS.keys():
-        raise UsageError(f"there is no unit {min(unknown)!r}: report {', '.join(UNITS)}")
+    if not by_unit.keys() <= UNITS.keys():
+        unknown = min(by_unit.keys() - UNITS.keys())
+        raise UsageError(f"there is no unit {unknown!r}: report {', '.join(UNITS)}")
     parts = dict.fromkeys(UNITS, 0)
     for unit, amount in by_unit.items():
-        scale = UNITS[unit].scale
+        scale = _SCALES[unit]
         if not 0 <= amount * scale <= _MOST:
             raise UsageError(f"{unit}={amount} is not an amount: use 0 or more, and less than 10^9")
         parts[unit] = -int(-amount // 1) if scale == 1 else round(amount * scale)
     return parts
 
 
-def amounts(parts: Mapping[str, int]) -> Amounts:
+def amounts(parts: Mapping[str, float]) -> Amounts:
     """From whole parts of each unit: as people write them."""
-    return Amounts(**{unit: parts[unit] / scale if scale > 1 else parts[unit] for unit, scale in _SCALES.items()})
+    if not any(parts.values()):
+        return _NOTHING
+    return made(Amounts, {unit: parts[unit] / scale if scale > 1 else parts[unit] for unit, scale in _SCALES.items()})

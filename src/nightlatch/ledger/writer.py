@@ -9,7 +9,7 @@ from ..errors import RunEnded, UsageError
 from . import kinds
 from .chain import clean, link
 from .group_commit import GroupCommit
-from .records import ENTRY, RUN, USED, Used
+from .records import ENTRY, RUN, USED
 from .run_fence import WHERE, RunFence
 from .step_chain import head_of
 from .typed_table import amounts as amounts_of
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     Records = Sequence[tuple[Table, Rows]]
 
 NOTHING: dict[str, str] = {}  # nothing is known about a usage report
+_UNKNOWN = {column: "" for column, kind in USED.columns.items() if kind == "TEXT"}
+_NO_AMOUNTS = dict.fromkeys(UNITS, 0)
 
 _PROGRESS = ", done = :done, total = :total, message = :message"
 _USED = "".join(f", {unit} = {unit} + :{unit}" for unit in UNITS)
@@ -97,7 +99,7 @@ class Writer:
 
     def used(self, amounts: Mapping[str, float], about: Mapping[str, str] = NOTHING, **facts: object) -> Verb:
         """A report of usage as a verb for `take`."""
-        known = {name: clean(text) for name, text in ({"tag": self.tag} | dict(about)).items() if text}
+        known = {name: clean(text) for name, text in {"tag": self.tag, **about}.items() if text}
         parts = counts(amounts)
         verb = Verb(kinds.USAGE, {**amounts, **known, **facts})
         verb.counts, verb.about = parts, known
@@ -210,7 +212,7 @@ class Writer:
     def _composed(self, seq: int, head: str, batch: Sequence[Verb]) -> tuple[int, str, Callable[[], bool]]:
         run, at, values = self.run, self._fence.now(), self._fence.values()
         rows: dict[Table, list[tuple[object, ...]]] = {ENTRY: []}
-        used = dict.fromkeys(UNITS, 0)
+        used = _NO_AMOUNTS
         if self._fence.landed:
             batch = [verb for verb in batch if not verb.heads & self._fence.landed]
         if not batch:
@@ -221,11 +223,9 @@ class Writer:
             rows[ENTRY].append((run.id, seq, at, verb.kind, verb.body, head))
             values |= verb.progress
             if verb.counts:
-                made = Used(
-                    run=run.id, seq=seq, job=run.job, at=at / 1000, amounts=amounts_of(verb.counts),
-                    attempt=run.attempt, **verb.about,
-                )  # fmt: skip
-                rows.setdefault(USED, []).append(USED.row(made))
+                known = {**_UNKNOWN, **verb.about, **verb.counts, "run": run.id, "seq": seq, "job": run.job, "at": at,
+                         "attempt": run.attempt}  # fmt: skip
+                rows.setdefault(USED, []).append(tuple([known[column] for column in USED.columns]))
                 used = {unit: used[unit] + count for unit, count in verb.counts.items()}
             for table, more in verb.records:
                 rows.setdefault(table, []).extend(more)

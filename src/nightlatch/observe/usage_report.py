@@ -8,8 +8,8 @@ from statistics import median
 from types import MappingProxyType
 
 from ..core.units import UNITS, Amounts
-from ..core.value import replace, value
-from ..ledger.tally import FAILED
+from ..core.value import made, replace, value
+from ..ledger.tally import FAILED, NO_END
 from ..ledger.typed_table import amounts
 from ..system import clock
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 BY = ("job", "day", "model", "step", "agent", "kind", "tag", "host")
 REPORTED = ("step", "agent", "kind")  # of single reports, which are kept as long as their runs
 WITH_REPORTED = (*REPORTED, "job", "model", "tag")
-NO_END = "9"  # after every day, as texts are compared
 _DAYS = 14  # of a sparkline and a pace
 _RUNS = 20  # from which the median of a run is computed
 _COLUMNS = ("runs", FAILED, "elapsed", "items", *UNITS)
@@ -105,8 +104,9 @@ def report(
     rows = [_row(row[:size], row[size:], unit, whole, daily) for row in sums]
     rows.sort(key=lambda row: row.by if "day" in by else (-row.share, -row.runs, row.by))
     if tuple(by) == ("job",):
-        for place, row in enumerate(rows[:usual]):
-            rows[place] = replace(row, usual_run=_usual_run(reader, *row.by))
+        found = reader.ledger.history.amounts_of_runs([row.by[0] for row in rows[:usual]], most=_RUNS)
+        for place, runs in enumerate(found):
+            rows[place] = replace(rows[place], usual_run=_usual_run(runs))
     return UsageReport(
         by=tuple(by), since=since, until=until, unit=unit, rows=tuple(rows), total=total, pace=pace(reader, job)
     )
@@ -162,15 +162,18 @@ def _row(
     runs, failed, elapsed, items, *parts = sums
     used = amounts(dict(zip(UNITS, parts, strict=True)))
     share = getattr(used, unit) / whole if whole else 0.0 if unit else 1.0
-    return UsageRow(
-        by=by, amounts=used, runs=runs, failed=failed, elapsed=elapsed / 1000, items=items, share=share,
-        daily=tuple(daily.get(by, ())),
+    return made(
+        UsageRow,
+        {
+            "by": by, "amounts": used, "runs": runs, "failed": failed, "elapsed": elapsed / 1000, "items": items,
+            "share": share, "usual_run": None, "daily": tuple(daily[by]) if by in daily else (),
+        },
     )  # fmt: skip
 
 
-def _usual_run(reader: StoreReader, job: str) -> Amounts | None:
-    ended = [used.by_unit() for used in reader.ledger.history.amounts_of_runs(job, most=_RUNS)]
-    return Amounts(**{unit: median(used[unit] for used in ended) for unit in UNITS}) if ended else None
+def _usual_run(runs: Sequence[tuple[int, ...]]) -> Amounts | None:
+    medians = [median(parts) for parts in zip(*runs, strict=True)]
+    return amounts(dict(zip(UNITS, medians, strict=True))) if runs else None
 
 
 def _moment(day: str) -> float:

@@ -12,6 +12,8 @@ import nightlatch
 from nightlatch.core.protocols import Store
 from nightlatch.errors import StoreUnreachable
 from nightlatch.ledger import open_for
+from nightlatch.observe import usage_report
+from nightlatch.observe.reader import StoreReader
 from nightlatch.system import identity
 from tests.support.ledgers import begun
 from tests.support.postgres_sessions import end_sessions, take, version
@@ -185,3 +187,39 @@ def test_many_questions_are_one_round_trip_also_on_a_session_that_forgot_its_pre
     database.read("DEALLOCATE ALL")
     assert [run.job for run in ledger.newest_of(asked).values()] == ["a", "b"]
     assert ledger.newest_of([]) == {}
+
+
+def test_a_run_is_opened_in_four_round_trips(through: Store, proxy: Proxy) -> None:
+    ledger = open_for(through.url)
+    for key in ("a", "b", "c"):
+        ledger.open_run("job", key)
+    before = proxy.round_trips
+    opened = ledger.open_run("job", "d")  # looks, locks the chain, inserts, commits
+    assert proxy.round_trips - before == 4
+    assert opened == ledger.run(opened.id) and opened.anchor.startswith("job:job:4:")
+
+
+def test_what_a_usual_run_of_each_job_used_is_one_round_trip(through: Store, proxy: Proxy) -> None:
+    ledger = open_for(through.url)
+    reader, taken = StoreReader(through.url), []
+    for jobs in (["a", "b"], ["c", "d", "e"]):
+        for job in jobs:
+            for usd in (1, 2, 9):
+                writer = begun(ledger, job=job, key=str(usd))
+                writer.usage(usd=usd)
+                writer.finish("succeeded")
+        for _ in range(3):  # statements are prepared by then
+            before = proxy.round_trips
+            rows = usage_report.report(reader).rows
+            trips = proxy.round_trips - before
+        assert [row.usual_run.usd for row in rows if row.usual_run] == [2.0] * len(rows)
+        taken.append(trips)
+    assert taken[0] == taken[1]
+
+
+@pytest.mark.parametrize("more", ["", ", CAST(n AS numeric)"])
+def test_a_long_answer_is_read_as_a_short_one_is(store: Store, more: str) -> None:
+    sql = f"SELECT n, 'é' || n, n % 2 = 0, NULLIF(n, 3), CAST(n AS smallint){more} FROM generate_series(1, :most) AS n"
+    short, long = (store._db.read(sql, most=most) for most in (5, 500))  # type: ignore[attr-defined]
+    assert long[:5] == short and len(long) == 500
+    assert short[2][:5] == (3, "é3", False, None, 3) and (not more or short[2][5] == "3")
