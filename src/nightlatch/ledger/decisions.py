@@ -35,9 +35,6 @@ WHERE id = :id AND status = 'running' AND attempt = :was_attempt AND cancel = ''
 _PUT_BUDGET = """
 INSERT INTO {prefix}budget (run, caps) VALUES (:run, :caps) ON CONFLICT (run) DO UPDATE SET caps = excluded.caps
 """
-_ACKNOWLEDGED = f"""
-SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT 1000
-"""
 
 
 def seen(run: RunRow) -> str:
@@ -196,8 +193,9 @@ def acknowledge(tables: Tables, run: RunRow, by: str) -> None:
 
 def acknowledged(tables: Tables, job: str) -> frozenset[tuple[str, int]]:
     """(run, attempt) of each acknowledged failure."""
-    rows = tables.read(_ACKNOWLEDGED, chain=job_chain(job), kind=str(kinds.ACKNOWLEDGED))
-    return frozenset((entry.facts["run"], int(entry.facts["attempt"])) for entry in map(ENTRY.read, rows))
+    newest = "WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT 1000"
+    entries = tables.select(ENTRY, newest, chain=job_chain(job), kind=str(kinds.ACKNOWLEDGED))
+    return frozenset((entry.facts["run"], int(entry.facts["attempt"])) for entry in entries)
 
 
 def title(run: RunRow) -> str:

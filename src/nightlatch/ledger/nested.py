@@ -64,7 +64,6 @@ _ADVANCES = [
     for condition in _CONDITIONS
 ]
 _THERE = "SELECT seq FROM {prefix}journal WHERE chain = :chain AND seq = :seq AND hash = :hash"
-_LOOK = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id = :id"
 
 
 class NestedLedger:
@@ -188,8 +187,7 @@ class NestedLedger:
         raise stale(self._tables.database.identity(), now, due.run.token, due.run.grant)
 
     def _found(self, run: RunRow) -> RunRow | None:
-        rows = self._tables.read(_LOOK, id=run.id)
-        return RUN.read(rows[0]) if rows else None
+        return self._tables.first(RUN, "WHERE id = :id", id=run.id)
 
     def _look(self) -> tuple[int, str]:
         ((seq, head),) = self._tables.read("SELECT seq, head FROM {prefix}chain WHERE name = :chain", chain=self._chain)

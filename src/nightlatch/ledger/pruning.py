@@ -57,7 +57,6 @@ _STAYING = "SELECT id, seq, head, status, anchor FROM {prefix}run WHERE job = :j
 _SLACK = 86_400_000  # ms
 _ALL_ENDED = f"SELECT id, job, key, status FROM {{prefix}}run WHERE status IN ({_ENDED}) AND changed < :before"
 _PUBLISHES = f"""
-SELECT {ENTRY.names} FROM {{prefix}}journal
 WHERE chain = :run AND kind IN ('{kinds.PUBLISHING}', '{kinds.PUBLISHED}', '{kinds.NOT_PUBLISHED}') ORDER BY seq
 """
 _LENGTH = "SELECT COUNT(*) FROM {prefix}journal WHERE chain = :chain"
@@ -162,7 +161,7 @@ def _remove(tables: Tables, job: str, ended: list[str], before: int, by: str) ->
 def _stays(tables: Tables, done: Done, run: str, job: str, key: str, status: str) -> bool:
     if status == statuses.SUCCEEDED:
         return not done(job, key)
-    results = [entry.kind for row in tables.read(_PUBLISHES, run=run) if not (entry := ENTRY.read(row)).facts.get("by")]
+    results = [entry.kind for entry in tables.select(ENTRY, _PUBLISHES, run=run) if not entry.facts.get("by")]
     return bool(results) and results[-1] != kinds.NOT_PUBLISHED
 
 

@@ -64,6 +64,7 @@ class TypedTable(Table, Generic[T]):
                 self._writes.append((field, write))
         super().__init__(name, columns, tail)
         self.names = ", ".join(columns)  # for SELECT and RETURNING
+        self.select = f"SELECT {self.names} FROM {{prefix}}{name} "
         # For a transaction: one row, by name.
         places = ", ".join(f"CAST(:{column} AS {kind})" for column, kind in columns.items())
         self.put = f"INSERT INTO {{prefix}}{name} ({self.names}) VALUES ({places}) {tail}"
