@@ -8,7 +8,7 @@ from ..core import statuses
 from ..core.model import check_name
 from . import kinds
 from .chain import clean, link
-from .decisions import ANCHOR, change
+from .decisions import anchored, change
 from .records import RUN, RunRow
 
 TYPE_CHECKING = False
@@ -51,8 +51,7 @@ def _create(tables: Tables, values: dict[str, str], lazy: bool) -> RunRow | None
         if not chain(_CREATE, **RUN.by_column(RunRow(id=run, **facts, created=at, changed=at, seq=1, head=head))):
             return None  # another process was faster
         chain.enter(run, 1, kind, body, head)
-        anchor = chain.append(kind, run=run, seq=1, head=head)
-        return RUN.read(chain(ANCHOR, id=run, anchor=anchor)[0])
+        return anchored(chain, run, kind, seq=1, head=head)
 
 
 def new_id() -> str:
