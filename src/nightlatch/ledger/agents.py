@@ -7,7 +7,7 @@ from ..core.agent import PREPARED
 from ..core.units import Amounts
 from ..core.value import value
 from . import kinds
-from .typed_table import TypedTable, where
+from .typed_table import TypedTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,8 +46,6 @@ AGENT = TypedTable(
     "ON CONFLICT (job, launch) DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS),
 )
 
-_SELECT = f"SELECT {AGENT.names} FROM {{prefix}}agent"
-
 
 class Agents:
     """Made by `Ledger.agents`."""
@@ -56,28 +54,22 @@ class Agents:
         self._tables = tables
 
     def find(self, job: str, launch: str) -> AgentRow | None:
-        rows = self._tables.read(_SELECT + where(("job", "launch")), job=job, launch=launch)
-        return AGENT.read(rows[0]) if rows else None
+        return self._tables.first(AGENT, "WHERE job = :job AND launch = :launch", job=job, launch=launch)
 
     def by_handle(self, handle: str) -> AgentRow | None:
         """The newest agent with this handle."""
-        sql = _SELECT + " WHERE handle = :handle ORDER BY began DESC LIMIT 1"
-        rows = self._tables.read(sql, handle=handle)
-        return AGENT.read(rows[0]) if rows else None
+        return self._tables.first(AGENT, "WHERE handle = :handle ORDER BY began DESC LIMIT 1", handle=handle)
 
     def of_run(self, run: str) -> list[AgentRow]:
-        return [AGENT.read(row) for row in self._tables.read(_SELECT + " WHERE run = :run ORDER BY began", run=run)]
+        return self._tables.select(AGENT, "WHERE run = :run ORDER BY began", run=run)
 
     def open(self) -> list[AgentRow]:
         """Agents whose end is not known, the oldest first."""
-        rows = self._tables.read(
-            _SELECT + " WHERE ended IS NULL AND status <> :prepared ORDER BY began", prepared=PREPARED
-        )
-        return list(map(AGENT.read, rows))
+        unended = "WHERE ended IS NULL AND status <> :prepared ORDER BY began"
+        return self._tables.select(AGENT, unended, prepared=PREPARED)
 
     def newest(self, limit: int) -> list[AgentRow]:
-        rows = self._tables.read(_SELECT + " ORDER BY began DESC LIMIT :most", most=limit)
-        return list(map(AGENT.read, rows))
+        return self._tables.select(AGENT, "ORDER BY began DESC LIMIT :most", most=limit)
 
     def put(self, row: AgentRow, by: str) -> None:
         """Record what a person, or a command that a person typed, found out about it."""

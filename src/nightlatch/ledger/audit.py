@@ -149,7 +149,7 @@ class _Audit:
         chain, seq, before, broken = "", 0, "", False
         replay: Replay | None = None
         known = 0
-        for name, number, at, kind, body, hash_ in self._read(sql):
+        for name, number, at, kind, body, hash_ in self._tables.in_pages(sql, _PAGE, {"chain": "", "seq": 0}):
             if name != chain:
                 self._end(chain, seq, replay)
                 chain, broken = name, False
@@ -345,12 +345,3 @@ class _Audit:
 
     def _break(self, chain: str, seq: int, what: str) -> None:
         self._breaks.setdefault(chain, Break(chain=chain, seq=seq, what=what))
-
-    def _read(self, sql: str) -> Iterator[Row]:
-        chain, seq, full = "", 0, True
-        while full:  # not until a page is empty: writers could postpone that for ever
-            rows = self._tables.read(sql, chain=chain, seq=seq, most=_PAGE)
-            yield from rows
-            full = len(rows) == _PAGE
-            if full:
-                chain, seq = rows[-1][:2]

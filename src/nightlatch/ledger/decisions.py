@@ -12,9 +12,9 @@ from .records import ENTRY, RUN
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .records import RunRow
-    from .tables import Tables
+    from .tables import ChainTransaction, Tables
 
-ANCHOR = f"UPDATE {{prefix}}run SET anchor = :anchor WHERE id = :id RETURNING {RUN.names}"
+_ANCHOR = f"UPDATE {{prefix}}run SET anchor = :anchor WHERE id = :id RETURNING {RUN.names}"
 
 # A holder's late verdict, another person's decision or a new attempt in between changes one of these three.
 _CHANGE = """
@@ -35,9 +35,12 @@ WHERE id = :id AND status = 'running' AND attempt = :was_attempt AND cancel = ''
 _PUT_BUDGET = """
 INSERT INTO {prefix}budget (run, caps) VALUES (:run, :caps) ON CONFLICT (run) DO UPDATE SET caps = excluded.caps
 """
-_ACKNOWLEDGED = f"""
-SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT 1000
-"""
+
+
+def anchored(chain: ChainTransaction, run: str, kind: str, **facts: object) -> RunRow:
+    """Append an entry about a run to its job's chain, and keep the chain's new head in the run's row."""
+    anchor = chain.append(kind, run=run, **facts)
+    return RUN.read(chain(_ANCHOR, id=run, anchor=anchor)[0])
 
 
 def seen(run: RunRow) -> str:
@@ -81,18 +84,10 @@ def change(
             return None
         if status == statuses.SUCCEEDED:
             chain(_SUCCEEDED, run=run.id, attempt=run.attempt, reason=clean(reason or ""))
-        anchor = chain.append(
-            kind,
-            run=run.id,
-            was=run.status,
-            status=status,
-            seq=run.seq,
-            head=run.head,
-            reason=reason,
-            cancel=cancel or None,
-            **facts,
-        )
-        return RUN.read(chain(ANCHOR, id=run.id, anchor=anchor)[0])
+        return anchored(
+            chain, run.id, kind, was=run.status, status=status, seq=run.seq, head=run.head, reason=reason,
+            cancel=cancel or None, **facts,
+        )  # fmt: skip
 
 
 def ask_to_end(tables: Tables, run: RunRow, by: str) -> RunRow | None:
@@ -100,8 +95,7 @@ def ask_to_end(tables: Tables, run: RunRow, by: str) -> RunRow | None:
     with tables.on_chain(run.job) as chain:
         if not chain(_ASK, id=run.id, was_attempt=run.attempt, cancel=clean(by)):
             return None
-        anchor = chain.append(kinds.CANCEL_REQUESTED, run=run.id, by=by)
-        return RUN.read(chain(ANCHOR, id=run.id, anchor=anchor)[0])
+        return anchored(chain, run.id, kinds.CANCEL_REQUESTED, by=by)
 
 
 def cancel(tables: Tables, run: RunRow, by: str) -> RunRow | None:
@@ -196,8 +190,9 @@ def acknowledge(tables: Tables, run: RunRow, by: str) -> None:
 
 def acknowledged(tables: Tables, job: str) -> frozenset[tuple[str, int]]:
     """(run, attempt) of each acknowledged failure."""
-    rows = tables.read(_ACKNOWLEDGED, chain=job_chain(job), kind=str(kinds.ACKNOWLEDGED))
-    return frozenset((entry.facts["run"], int(entry.facts["attempt"])) for entry in map(ENTRY.read, rows))
+    newest = "WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT 1000"
+    entries = tables.select(ENTRY, newest, chain=job_chain(job), kind=str(kinds.ACKNOWLEDGED))
+    return frozenset((entry.facts["run"], int(entry.facts["attempt"])) for entry in entries)
 
 
 def title(run: RunRow) -> str:

@@ -45,8 +45,6 @@ class Effect:
 
 EFFECT = TypedTable("effect", Effect)
 
-_FIND = f"SELECT {EFFECT.names} FROM {{prefix}}effect WHERE scope = :scope AND key = :key"
-
 # Only an effect that is proven not done is begun again: not one that is done, or whose outcome is unknown.
 _BEGIN = f"""
 {EFFECT.put}
@@ -85,19 +83,17 @@ class Effects:
         self._tables = tables
 
     def find(self, scope: str, key: str) -> Effect | None:
-        rows = self._tables.read(_FIND, scope=scope, key=key)
-        return EFFECT.read(rows[0]) if rows else None
+        return self._tables.first(EFFECT, "WHERE scope = :scope AND key = :key", scope=scope, key=key)
 
     def with_key(self, key: str) -> list[Effect]:
         """Of all scopes."""
-        sql = f"SELECT {EFFECT.names} FROM {{prefix}}effect WHERE key = :key ORDER BY scope"
-        return [EFFECT.read(row) for row in self._tables.read(sql, key=key)]
+        return self._tables.select(EFFECT, "WHERE key = :key ORDER BY scope", key=key)
 
     def every(self, status: str = "", scope: str = "", limit: int = 1000) -> list[Effect]:
         """Effects, the newest change first: those in doubt wait for a person."""
         which = {name: text for name, text in (("status", status), ("scope", scope)) if text}
-        sql = f"SELECT {EFFECT.names} FROM {{prefix}}effect{where(which)} ORDER BY changed DESC, key LIMIT :most"
-        return [EFFECT.read(row) for row in self._tables.read(sql, **which, most=limit)]
+        newest = f"{where(which)} ORDER BY changed DESC, key LIMIT :most"
+        return self._tables.select(EFFECT, newest, **which, most=limit)
 
     def begin(
         self,

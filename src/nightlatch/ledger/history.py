@@ -30,11 +30,6 @@ _USD = UNITS["usd"].scale
 _STRIP = """
 SELECT changed, status, elapsed FROM {prefix}run WHERE job = :job AND parent = '' ORDER BY changed DESC LIMIT :most
 """
-# The chain's condition is not a plain comparison: without statistics a database would walk a busy job's whole chain.
-_RARELY = f"""
-SELECT {ENTRY.names} FROM {{prefix}}journal WHERE at >= :since AND at < :until AND {RARE}{{{{which}}}}
-ORDER BY at DESC LIMIT :most
-"""
 _MODELS = "SELECT DISTINCT model FROM {prefix}usage WHERE run = :run AND model <> '' ORDER BY model"
 _CALLS = f"""
 SELECT model, agent, kind, {", ".join(f"CAST(SUM({unit}) AS BIGINT)" for unit in UNITS)} FROM {{prefix}}usage
@@ -57,9 +52,6 @@ _LAST_SUCCESS = """
 SELECT substr(name, 5), (SELECT MAX(changed) FROM {prefix}run AS run
   WHERE run.job = substr(chain.name, 5) AND run.parent = '' AND run.status = 'succeeded')
 FROM {prefix}chain AS chain WHERE name LIKE 'job:%'
-"""
-_CHAIN = f"""
-SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND seq < :before ORDER BY seq DESC LIMIT :most
 """
 _EVER = 32_503_680_000.0  # later than any entry
 _MOST = 10_000  # rows that are counted: beyond this the exact number does not matter
@@ -155,15 +147,16 @@ class History:
         """What happens rarely, the newest first: refusals, what people decided. Of these kinds, or all."""
         values: dict[str, object] = {f"kind{number}": kind for number, kind in enumerate(kinds)}
         which = f" AND kind IN ({', '.join(f':{name}' for name in values)})" if kinds else ""
-        if job:
+        if job:  # not as a plain comparison: without statistics a database would walk a busy job's whole chain
             which, values = f"{which} AND chain || '' = :chain", values | {"chain": job_chain(job)}
-        sql = _RARELY.replace("{{which}}", which)
         values |= {"since": round(since * 1000), "until": round(until * 1000), "most": most}
-        return list(map(ENTRY.read, self._tables.read(sql, **values)))
+        rarely = f"WHERE at >= :since AND at < :until AND {RARE}{which} ORDER BY at DESC LIMIT :most"
+        return self._tables.select(ENTRY, rarely, **values)
 
     def chain(self, name: str, *, before: int = 1 << 62, most: int = 100) -> list[Entry]:
         """Entries of a chain before that one, the newest first: by key, so that a long chain is read as fast."""
-        return list(map(ENTRY.read, self._tables.read(_CHAIN, chain=name, before=before, most=most)))
+        newest = "WHERE chain = :chain AND seq < :before ORDER BY seq DESC LIMIT :most"
+        return self._tables.select(ENTRY, newest, chain=name, before=before, most=most)
 
     def length(self, job: str) -> int:
         """How long a job's chain is: it grows with every run that ends, and with what people decide about the job."""

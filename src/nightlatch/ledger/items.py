@@ -6,8 +6,6 @@ digests at a time, in pages, from an index that has all that is needed.
 
 from __future__ import annotations
 
-from itertools import product
-
 from ..core.effects import BEGUN, DONE, GIVEN_UP, IN_DOUBT
 from ..core.value import value
 from . import kinds
@@ -21,8 +19,7 @@ if TYPE_CHECKING:
     from .tables import Tables
 
 _PAGE = 50_000
-_AT_ONCE = 500
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_AT_ONCE = 500  # digests in one query
 
 
 @value(frozen=True, kw_only=True)
@@ -56,11 +53,6 @@ _DIGESTS = """
 SELECT digest FROM {prefix}item WHERE scope = :scope AND status = :status AND digest > :after
 ORDER BY digest LIMIT :most
 """
-_SOME = f"""
-SELECT {ITEM.names} FROM {{prefix}}item WHERE scope = :scope AND status = :status ORDER BY digest LIMIT :most
-"""
-_REASONS = "SELECT digest, reason FROM {prefix}item WHERE scope = :scope AND digest IN "
-_KEYS = "SELECT digest, key FROM {prefix}item WHERE scope = :scope AND digest IN "
 _UNDECIDED = "scope = :scope AND status IN ('in-doubt', 'needs-attention'{this}"
 _LAST_CHANGE = f"SELECT COALESCE(MAX(changed), -1) FROM {{prefix}}item WHERE {_UNDECIDED}"
 _RESOLVE = f"""
@@ -91,14 +83,8 @@ class Items:
 
     def digests(self, scope: str, status: str) -> Iterator[str]:
         """The digests of all items in a status, in order, without holding them all."""
-        after = ""
-        while True:
-            page = self._tables.read(_DIGESTS, scope=scope, status=status, after=after, most=_PAGE)
-            for (digest,) in page:
-                yield digest
-            if len(page) < _PAGE:
-                return
-            after = page[-1][0]
+        found = self._tables.in_pages(_DIGESTS, _PAGE, {"after": ""}, scope=scope, status=status)
+        return (digest for (digest,) in found)
 
     def finished(self, scope: str) -> Iterator[str]:
         """The digests of items that are never done again: they are done, or a person gave them up."""
@@ -106,24 +92,25 @@ class Items:
         yield from self.digests(scope, GIVEN_UP)
 
     def reasons(self, scope: str, digests: list[str]) -> dict[str, str]:
-        """The reason of each: of 676 at most, in one query."""
-        return self._of(_REASONS, scope, digests)
+        """The reason of each."""
+        return self._column("reason", scope, digests)
 
     def keys(self, scope: str, digests: list[str]) -> dict[str, str]:
         """The key of each."""
+        return self._column("key", scope, digests)
+
+    def _column(self, name: str, scope: str, digests: list[str]) -> dict[str, str]:
         found: dict[str, str] = {}
-        for place in range(0, len(digests), _AT_ONCE):
-            found |= self._of(_KEYS, scope, digests[place : place + _AT_ONCE])
+        for first in range(0, len(digests), _AT_ONCE):
+            some = {f"digest{place}": digest for place, digest in enumerate(digests[first : first + _AT_ONCE])}
+            which = ", ".join(f":{place}" for place in some)
+            sql = f"SELECT digest, {name} FROM {{prefix}}item WHERE scope = :scope AND digest IN ({which})"
+            found |= dict(self._tables.read(sql, scope=scope, **some))
         return found
 
-    def _of(self, sql: str, scope: str, digests: list[str]) -> dict[str, str]:
-        values = {"".join(name): digest for name, digest in zip(product(_LETTERS, repeat=2), digests, strict=False)}
-        places = ", ".join(f":{name}" for name in values)
-        return dict(self._tables.read(sql + f"({places})", scope=scope, **values)) if values else {}
-
     def every(self, scope: str, status: str, limit: int = 1_000_000) -> list[ItemRow]:
-        rows = self._tables.read(_SOME, scope=scope, status=status, most=limit)
-        return list(map(ITEM.read, rows))
+        some = "WHERE scope = :scope AND status = :status ORDER BY digest LIMIT :most"
+        return self._tables.select(ITEM, some, scope=scope, status=status, most=limit)
 
     def in_flight(self, scope: str) -> list[ItemRow]:
         """Begun and not ended. For the holder of the batch's lease: nobody works on them any more."""

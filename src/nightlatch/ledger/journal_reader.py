@@ -34,7 +34,7 @@ SELECT CAST(:reader AS TEXT), name,
   COALESCE((SELECT MAX(seq) FROM {prefix}journal WHERE chain = name AND at < :before), 0)
 FROM {prefix}chain WHERE 1 = 1 ON CONFLICT (reader, chain) DO NOTHING
 """
-_ENTRIES = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND seq > :seq ORDER BY seq LIMIT :most"
+_ENTRIES = f"{ENTRY.select} WHERE chain = :chain AND seq > :seq ORDER BY seq LIMIT :most"
 
 
 class JournalReader:

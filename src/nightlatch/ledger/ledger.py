@@ -37,18 +37,9 @@ if TYPE_CHECKING:
 
 _MOMENT = 2.0  # seconds that a supervisor waits for an answer of the database
 _SHORT = 4  # characters that a run may be named by
-_RUN = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id = :id"
-_BEGINNING = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id LIKE :beginning ORDER BY id LIMIT 2"
-_NEWEST = f"SELECT {RUN.names} FROM {{prefix}}run WHERE job = :job AND parent = '' ORDER BY changed DESC, id LIMIT 1"
-_HANDLED = f"SELECT {RUN.names} FROM {{prefix}}run WHERE changed >= :since AND grant_id = :grant AND id <> :id"
-_LAST = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT 1"
-_LATEST = (
-    f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT 50"
-)
-_HELD = f"SELECT {RUN.names} FROM {{prefix}}run WHERE job = :job AND held IS NOT NULL ORDER BY changed"
-_UNCOUNTED = f"SELECT {RUN.names} FROM {{prefix}}run WHERE job = :job AND uncounted <> '' ORDER BY changed"
+_NEWEST = f"{RUN.select} WHERE job = :job AND parent = '' ORDER BY changed DESC, id LIMIT 1"
+_OF_KIND = "WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT :most"
 _COUNT = "UPDATE {prefix}run SET uncounted = '' WHERE id = :id"
-_LINKED = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND seq = :seq"
 
 
 def _always(job: str, key: str) -> bool:
@@ -148,14 +139,14 @@ class Ledger:
 
     def run(self, run_id: str) -> RunRow | None:
         """The run by its id, or by the beginning of it if that is unambiguous."""
-        rows = self._tables.read(_RUN, id=run_id)
-        if not rows and len(run_id) >= _SHORT and run_id.isalnum():
-            rows = self._tables.read(_BEGINNING, beginning=run_id + "%")
-            if len(rows) > 1:
+        found = self._tables.select(RUN, "WHERE id = :id", id=run_id)
+        if not found and len(run_id) >= _SHORT and run_id.isalnum():
+            found = self._tables.select(RUN, "WHERE id LIKE :beginning ORDER BY id LIMIT 2", beginning=run_id + "%")
+            if len(found) > 1:
                 raise UsageError(
-                    f"several runs begin with {run_id!r}: {rows[0][0]}, {rows[1][0]} … Give one more digit"
+                    f"several runs begin with {run_id!r}: {found[0].id}, {found[1].id} … Give one more digit"
                 )
-        return RUN.read(rows[0]) if rows else None
+        return found[0] if found else None
 
     def find(self, job: str, key: str) -> RunRow | None:
         return opening.find(self._tables, job, key)
@@ -179,10 +170,7 @@ class Ledger:
             by, within = ["job"], [*within, f"{'' if self.many_machines else '+'}status = :status"]
         # For a job, its newest runs and its newest nested runs: an index has each of them in order.
         parts = [where(by, *within, f"parent {sign} ''") for sign in ("=", "<>")] if job else [where(by, *within)]
-        newest = [
-            f"SELECT * FROM (SELECT {RUN.names} FROM {{prefix}}run{part} ORDER BY changed DESC, id LIMIT :most) AS part"
-            for part in parts
-        ]
+        newest = [f"SELECT * FROM ({RUN.select}{part} ORDER BY changed DESC, id LIMIT :most) AS part" for part in parts]
         sql = f"{' UNION ALL '.join(newest)} ORDER BY changed DESC, id LIMIT :most"
         return map(RUN.read, self._tables.read(sql, **which, **times, most=limit))
 
@@ -196,10 +184,7 @@ class Ledger:
         return {job: RUN.read(rows[0]) for job, rows in zip(jobs, found, strict=True) if rows}
 
     def attempts(self, run_id: str) -> list[Attempt]:
-        rows = self._tables.read(
-            f"SELECT {ATTEMPT.names} FROM {{prefix}}attempt WHERE run = :run ORDER BY attempt", run=run_id
-        )
-        return list(map(ATTEMPT.read, rows))
+        return self._tables.select(ATTEMPT, "WHERE run = :run ORDER BY attempt", run=run_id)
 
     def last_success(self, run_id: str) -> int:
         """The attempt of a run that succeeded last, by its own verdict or a person's; 0: none."""
@@ -270,11 +255,11 @@ class Ledger:
 
     def held(self, job: str) -> list[RunRow]:
         """The runs of a job that wait for an approval."""
-        return list(map(RUN.read, self._tables.read(_HELD, job=job)))
+        return self._tables.select(RUN, "WHERE job = :job AND held IS NOT NULL ORDER BY changed", job=job)
 
     def uncounted(self, job: str) -> list[RunRow]:
         """Runs that ended, and whose job's row may not have counted that."""
-        return list(map(RUN.read, self._tables.read(_UNCOUNTED, job=job)))
+        return self._tables.select(RUN, "WHERE job = :job AND uncounted <> '' ORDER BY changed", job=job)
 
     def count(self, run_id: str) -> None:
         """The job's row has counted the run's end."""
@@ -316,7 +301,7 @@ class Ledger:
 
     def attempts_since_retry(self, run: RunRow) -> int:
         """How many attempts were made of it since a person's last `retry`."""
-        recent = map(ENTRY.read, self._tables.read(_LATEST, chain=job_chain(run.job), kind=kinds.RETRIED))
+        recent = self._tables.select(ENTRY, _OF_KIND, chain=job_chain(run.job), kind=kinds.RETRIED, most=50)
         before = next((entry.facts["attempt"] for entry in recent if entry.facts["run"] == run.id), 0)
         return run.attempt - int(before)
 
@@ -327,8 +312,7 @@ class Ledger:
     def last_link(self, run: RunRow) -> Entry | None:
         """The newest entry of its job's chain that links to the run; None if retention has removed it."""
         chain, seq, _ = run.anchor.rsplit(":", 2) if run.anchor else ("", "0", "")
-        rows = self._tables.read(_LINKED, chain=chain, seq=int(seq))
-        return ENTRY.read(rows[0]) if rows else None
+        return self._tables.first(ENTRY, "WHERE chain = :chain AND seq = :seq", chain=chain, seq=int(seq))
 
     def note_refusal(
         self, job: str, run: str, attempt: int, token: int, what: str, refused: StaleToken | RunEnded | LeaseLost
@@ -380,7 +364,8 @@ class Ledger:
 
     def nested_in(self, run: RunRow) -> list[RunRow]:
         """The nested runs that this attempt has begun."""
-        return list(map(RUN.read, self._tables.read(_HANDLED, since=_ms(run.started), grant=run.grant, id=run.id)))
+        handled = "WHERE changed >= :since AND grant_id = :grant AND id <> :id"
+        return self._tables.select(RUN, handled, since=_ms(run.started), grant=run.grant, id=run.id)
 
     @property
     def refused_starts(self) -> RefusedStarts:
@@ -475,12 +460,11 @@ class Ledger:
         self._watching.database.close()
 
     def _entries(self, chain: str, since: float | None = None) -> Iterator[Entry]:
-        sql = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND at >= :since ORDER BY seq"
+        sql = f"{ENTRY.select} WHERE chain = :chain AND at >= :since ORDER BY seq"
         return map(ENTRY.read, self._tables.read(sql, chain=chain, since=_ms(since)))
 
     def _last(self, chain: str, kind: str) -> Entry | None:
-        rows = self._tables.read(_LAST, chain=chain, kind=kind)
-        return ENTRY.read(rows[0]) if rows else None
+        return self._tables.first(ENTRY, _OF_KIND, chain=chain, kind=kind, most=1)
 
     def _existing(self, run_id: str) -> RunRow:
         run = self.run(run_id)

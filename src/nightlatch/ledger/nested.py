@@ -19,7 +19,7 @@ from .decisions import title
 from .opening import find, new_id
 from .records import ATTEMPT, ENTRY, RUN, Attempt, RunRow
 from .run_fence import RunFence
-from .sealing import _Entries, closed, ended_attempt, lost_attempt, stale
+from .sealing import RunEntries, closed, ended_attempt, lost_attempt, stale
 from .step_chain import head_of
 from .step_log import StepWriter
 from .tally import TALLY
@@ -64,7 +64,6 @@ _ADVANCES = [
     for condition in _CONDITIONS
 ]
 _THERE = "SELECT seq FROM {prefix}journal WHERE chain = :chain AND seq = :seq AND hash = :hash"
-_LOOK = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id = :id"
 
 
 class NestedLedger:
@@ -90,7 +89,8 @@ class NestedLedger:
 
     def commit(self, dues: Sequence[PendingWrite], *, lazy: bool = False) -> None:
         """All of it, durable when this returns. `StaleToken`, `RunEnded`: nothing was written."""
-        assert len(dues) <= MOST
+        if len(dues) > MOST:
+            raise ValueError(f"{len(dues)} runs are too many for one commit: at most {MOST}")
         while dues:
             try:
                 hit, begun = self._write(dues, lazy), False
@@ -188,8 +188,7 @@ class NestedLedger:
         raise stale(self._tables.database.identity(), now, due.run.token, due.run.grant)
 
     def _found(self, run: RunRow) -> RunRow | None:
-        rows = self._tables.read(_LOOK, id=run.id)
-        return RUN.read(rows[0]) if rows else None
+        return self._tables.first(RUN, "WHERE id = :id", id=run.id)
 
     def _look(self) -> tuple[int, str]:
         ((seq, head),) = self._tables.read("SELECT seq, head FROM {prefix}chain WHERE name = :chain", chain=self._chain)
@@ -226,12 +225,14 @@ class NestedRun:
     def begin_as(self, seen: RunRow) -> None:
         """The next attempt of the run that was found; nothing of it is written yet."""
         tables, outer, holder, at = self._tables, self._outer, self._holder, self._at
-        entries = _Entries(seen, at)
+        entries = RunEntries(seen, at)
         fresh, self.lost = not seen.head, seen.status == statuses.RUNNING
         if fresh:
             entries.add(kinds.OPENED, job=seen.job, key=seen.key, parent=seen.parent)
         attempts = [lost_attempt(seen, at)] if self.lost else []
-        links = [(str(kinds.LOST), entries.lose(seen, head_of(tables.read, seen.id)))] if self.lost else []
+        links: list[tuple[str, dict[str, object]]] = []
+        if self.lost:
+            links = [(str(kinds.LOST), {"run": seen.id, **entries.lose(seen, head_of(tables.read, seen.id))})]
         number = seen.attempt + 1
         facts = {"attempt": number, "token": outer.token, "grant": outer.grant, "holder": holder, "host": holder.host}
         entries.add(kinds.STARTED, **facts)
@@ -269,7 +270,7 @@ class NestedRun:
         """Its end, with its last steps."""
         due = self._due()
         due.steps = self._steps.rows(steps, due.at)
-        entries = _Entries(due.run, due.at)
+        entries = RunEntries(due.run, due.at)
         if traceback:
             entries.add(kinds.EXCEPTION, traceback=traceback)
         head = self._steps.head_after(due.steps)

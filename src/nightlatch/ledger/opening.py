@@ -19,14 +19,11 @@ if TYPE_CHECKING:
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # without letters that look like another
 
-_FIND = f"SELECT {RUN.names} FROM {{prefix}}run WHERE job = :job AND key = :key"
-
 _CREATE = f"{RUN.put} ON CONFLICT DO NOTHING RETURNING id"
 
 
 def find(tables: Tables, job: str, key: str) -> RunRow | None:
-    rows = tables.read(_FIND, job=job, key=clean(key))
-    return RUN.read(rows[0]) if rows else None
+    return tables.first(RUN, "WHERE job = :job AND key = :key", job=job, key=clean(key))
 
 
 def open_run(

@@ -76,18 +76,14 @@ PROBLEM = TypedTable(
 ALERT = TypedTable("alert", Alert, "ON CONFLICT (id, transport) DO NOTHING")
 MESSAGE = TypedTable("alert_message", Message)
 
-_PROBLEMS = f"SELECT {PROBLEM.names} FROM {{prefix}}alert_problem"
 _OVER = "DELETE FROM {prefix}alert_problem WHERE job = :job AND subject = :subject"
 _ROUTE = """
 INSERT INTO {prefix}alert_route (transport, last, count) VALUES (:transport, 0, 0)
 ON CONFLICT (transport) DO UPDATE SET last = alert_route.last RETURNING last, count, {wall}
 """
-_PENDING = (
-    f"SELECT {ALERT.names} FROM {{prefix}}alert WHERE message = '' AND transport = :transport ORDER BY at LIMIT :most"
-)
+_PENDING = f"{ALERT.select} WHERE message = '' AND transport = :transport ORDER BY at LIMIT :most"
 _ADDRESS = "UPDATE {prefix}alert SET message = :message WHERE id = :id AND transport = :transport"
 _ROUTED = "UPDATE {prefix}alert_route SET last = :last, count = :count WHERE transport = :transport"
-_WAITING = f"SELECT {MESSAGE.names} FROM {{prefix}}alert_message WHERE status = 'waits' ORDER BY transport, made, id"
 _CLAIM = f"""
 UPDATE {{prefix}}alert_message SET claim = :claim, claim_until = {{wall}} + :seconds, tries = tries + 1
 WHERE id = :id AND status = 'waits' AND (due <= {{wall}} OR due > {{wall}} + {_AHEAD})
@@ -132,7 +128,7 @@ class Outbox:
 
     def problems(self) -> list[Problem]:
         """All that is wrong, as far as it was read."""
-        return list(map(PROBLEM.read, self._tables.read(_PROBLEMS)))
+        return self._tables.select(PROBLEM)
 
     def put(self, alerts: Sequence[Alert]) -> None:
         """Add alerts that come from no job's chain; one that is there already stays as it is."""
@@ -163,7 +159,7 @@ class Outbox:
         """The oldest message of each transport that is not sent: they are sent in order, so that no job is reported
         as recovered before it was reported as failed."""
         first: dict[str, Message] = {}
-        for message in map(MESSAGE.read, self._tables.read(_WAITING)):
+        for message in self._tables.select(MESSAGE, "WHERE status = 'waits' ORDER BY transport, made, id"):
             first.setdefault(message.transport, message)
         return list(first.values())
 
@@ -185,23 +181,18 @@ class Outbox:
 
     def undelivered(self, since: float) -> list[Message]:
         """Messages that nobody will try to send again, given up since then; the newest first."""
-        sql = (
-            f"SELECT {MESSAGE.names} FROM {{prefix}}alert_message WHERE status = 'undelivered' AND changed >= :since "
-            "ORDER BY changed DESC"
-        )
-        return list(map(MESSAGE.read, self._tables.read(sql, since=round(since * 1000))))
+        given_up = "WHERE status = 'undelivered' AND changed >= :since ORDER BY changed DESC"
+        return self._tables.select(MESSAGE, given_up, since=round(since * 1000))
 
     def alerts(self, message: str) -> list[Alert]:
         """Those that go out in a message."""
-        sql = f"SELECT {ALERT.names} FROM {{prefix}}alert WHERE message = :message ORDER BY at, id"
-        return list(map(ALERT.read, self._tables.read(sql, message=message)))
+        return self._tables.select(ALERT, "WHERE message = :message ORDER BY at, id", message=message)
 
     def recent(self, since: float, most: int) -> list[tuple[Alert, Message | None]]:
         """Alerts that were sent or wait to be, the newest first."""
-        sql = f"SELECT {ALERT.names} FROM {{prefix}}alert WHERE at >= :since ORDER BY at DESC, id DESC LIMIT :most"
-        alerts = list(map(ALERT.read, self._tables.read(sql, since=round(since * 1000), most=most)))
-        messages = f"SELECT {MESSAGE.names} FROM {{prefix}}alert_message WHERE changed >= :since"
-        known = {one.id: one for one in map(MESSAGE.read, self._tables.read(messages, since=round(since * 1000)))}
+        moment, newest = round(since * 1000), "WHERE at >= :since ORDER BY at DESC, id DESC LIMIT :most"
+        alerts = self._tables.select(ALERT, newest, since=moment, most=most)
+        known = {one.id: one for one in self._tables.select(MESSAGE, "WHERE changed >= :since", since=moment)}
         return [(alert, known.get(alert.message)) for alert in alerts]
 
     def counts(self) -> list[tuple[str, str, int]]:
@@ -213,7 +204,7 @@ class Outbox:
         return [(transport, status, int(count)) for transport, status, count in self._tables.read(sql)]
 
     def _problems(self, chain: ChainTransaction, job: str) -> dict[str, Problem]:
-        found = map(PROBLEM.read, chain(f"{_PROBLEMS} WHERE job = :job", job=job))
+        found = map(PROBLEM.read, chain(f"{PROBLEM.select} WHERE job = :job", job=job))
         return {problem.subject: problem for problem in found}
 
     @staticmethod

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 BEGIN, END = 60, 140  # entries
 _ATTEMPTS, _EACH = 3, 30
 
-_FROM = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain AND seq >= :seq ORDER BY seq LIMIT :most"
-_LAST = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain ORDER BY seq DESC LIMIT :most"
+_FROM = "WHERE chain = :chain AND seq >= :seq ORDER BY seq LIMIT :most"
+_LAST = "WHERE chain = :chain ORDER BY seq DESC LIMIT :most"
 _AT = "SELECT seq, at FROM {prefix}journal WHERE chain = :chain AND seq >= :seq ORDER BY seq LIMIT 1"
 _STARTED = "SELECT started FROM {prefix}attempt WHERE run = :run ORDER BY attempt DESC LIMIT :most"
 
@@ -22,8 +22,8 @@ _STARTED = "SELECT started FROM {prefix}attempt WHERE run = :run ORDER BY attemp
 def outline(tables: Tables, chain: str) -> list[Entry]:
     """Entries in order: all of a chain with up to `BEGIN + END` entries, a part of a longer one."""
 
-    def part(sql: str, **more: int) -> dict[int, Entry]:
-        return {one.seq: one for one in map(ENTRY.read, tables.read(sql, chain=chain, **more))}
+    def part(which: str, **more: int) -> dict[int, Entry]:
+        return {one.seq: one for one in tables.select(ENTRY, which, chain=chain, **more)}
 
     found = part(_LAST, most=END)
     if len(found) == END:

@@ -25,8 +25,8 @@ _OLD = f"""
 SELECT id, key, status, anchor FROM {{prefix}}run
 WHERE job = :job AND status IN ({_ENDED}) AND changed < :before AND id > :after ORDER BY id LIMIT :most
 """
-_ALL_OLD = f"SELECT id FROM {{prefix}}run WHERE status IN ({_ENDED}) AND changed < :before"
-_ALL_ANCHORS = f"SELECT id, job, anchor FROM {{prefix}}run WHERE status IN ({_ENDED}) AND changed < :before"
+_ALL = f"FROM {{prefix}}run WHERE status IN ({_ENDED}) AND changed < :before"
+_ALL_OLD = f"SELECT id {_ALL}"
 _ENTRIES = f"""
 SELECT COUNT(*) FROM {{prefix}}journal WHERE chain IN (
   {_ALL_OLD} UNION ALL SELECT '{STEPS}' || id FROM ({_ALL_OLD}) AS old
@@ -55,9 +55,7 @@ _FIRST_YOUNG = "SELECT MIN(seq) FROM {prefix}journal WHERE chain = :chain AND at
 # Their last link may be older than their row says: clocks differ, and a link waits for the chain.
 _STAYING = "SELECT id, seq, head, status, anchor FROM {prefix}run WHERE job = :job AND changed < :before"
 _SLACK = 86_400_000  # ms
-_ALL_ENDED = f"SELECT id, job, key, status FROM {{prefix}}run WHERE status IN ({_ENDED}) AND changed < :before"
 _PUBLISHES = f"""
-SELECT {ENTRY.names} FROM {{prefix}}journal
 WHERE chain = :run AND kind IN ('{kinds.PUBLISHING}', '{kinds.PUBLISHED}', '{kinds.NOT_PUBLISHED}') ORDER BY seq
 """
 _LENGTH = "SELECT COUNT(*) FROM {prefix}journal WHERE chain = :chain"
@@ -111,11 +109,14 @@ def prune(tables: Tables, keep: float, by: str, within: float, done: Done) -> Pr
 def prunable(tables: Tables, keep: float, done: Done) -> Pruned:
     """What `prune` would remove now; nothing is."""
     before = tables.now() - round(keep * 1000)
-    staying = {one[0] for one in tables.read(_ALL_ENDED, before=before) if _stays(tables, done, *one)}
-    anchors = tables.read(_ALL_ANCHORS, before=before)
-    young = {job: _first_young(tables, job, before) for job in {job for _, job, _ in anchors}}
-    staying |= {run for run, job, anchor in anchors if _place(anchor) >= young[job]}
-    runs = [run for (run,) in tables.read(_ALL_OLD, before=before) if run not in staying]
+    old = tables.read(f"SELECT id, job, key, status, anchor {_ALL}", before=before)
+    young = {job: _first_young(tables, job, before) for job in {job for _, job, *_ in old}}
+    staying = {
+        run
+        for run, job, key, status, anchor in old
+        if _place(anchor) >= young[job] or _stays(tables, done, run, job, key, status)
+    }
+    runs = [run for run, *_ in old if run not in staying]
     entries = tables.read(_ENTRIES, before=before)[0][0]
     for run in staying:
         entries -= sum(tables.read(_LENGTH, chain=chain)[0][0] for chain in (run, *chains_of(tables.read, run)))
@@ -162,7 +163,7 @@ def _remove(tables: Tables, job: str, ended: list[str], before: int, by: str) ->
 def _stays(tables: Tables, done: Done, run: str, job: str, key: str, status: str) -> bool:
     if status == statuses.SUCCEEDED:
         return not done(job, key)
-    results = [entry.kind for row in tables.read(_PUBLISHES, run=run) if not (entry := ENTRY.read(row)).facts.get("by")]
+    results = [entry.kind for entry in tables.select(ENTRY, _PUBLISHES, run=run) if not entry.facts.get("by")]
     return bool(results) and results[-1] != kinds.NOT_PUBLISHED
 
 

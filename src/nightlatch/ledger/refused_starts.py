@@ -31,8 +31,6 @@ _RECORD = TypedTable(
   first = CASE WHEN excluded.last - refused_start.last > {_APART} THEN excluded.first ELSE refused_start.first END,
   count = CASE WHEN excluded.last - refused_start.last > {_APART} THEN 1 ELSE refused_start.count + 1 END""",
 )
-_SINCE = f"SELECT {_RECORD.names} FROM {{prefix}}refused_start WHERE last >= :since ORDER BY last DESC LIMIT {_MOST}"
-_OF = f"SELECT {_RECORD.names} FROM {{prefix}}refused_start WHERE job = :job ORDER BY last DESC"
 
 
 class RefusedStarts:
@@ -47,7 +45,8 @@ class RefusedStarts:
 
     def since(self, since: float) -> list[RefusedStart]:
         """The newest first."""
-        return [_RECORD.read(row) for row in self._tables.read(_SINCE, since=round(since * 1000))]
+        newest = "WHERE last >= :since ORDER BY last DESC LIMIT :most"
+        return self._tables.select(_RECORD, newest, since=round(since * 1000), most=_MOST)
 
     def of(self, job: str) -> list[RefusedStart]:
-        return [_RECORD.read(row) for row in self._tables.read(_OF, job=job)]
+        return self._tables.select(_RECORD, "WHERE job = :job ORDER BY last DESC", job=job)

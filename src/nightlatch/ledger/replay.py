@@ -19,17 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _OPENING = ("job", "key", "slot", "command", "definition", "host", "parent")
-_DECIDED = (
-    "status",
-    "reason",
-    "cancel",
-    "changed",
-    "ended",
-    "due",
-    "held",
-    "approved",
-    "anchor",
-)  # columns that people's verbs change
+# Columns that people's verbs change.
+_DECIDED = ("status", "reason", "cancel", "changed", "ended", "due", "held", "approved", "anchor")
 
 
 class Links:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .replay import Replay
     from .snapshot import Snapshot
-    from .tables import Row, Tables
+    from .tables import Tables
 
     Wrong = Iterator[tuple[str, str]]
 
@@ -126,7 +126,7 @@ class ItemChecks:
 
     def check(self, tables: Tables, snapshot: Snapshot, broken: set[str]) -> Wrong:
         missing = dict(self._done)
-        for scope, key, status, run in _every(tables):
+        for scope, _, key, status, run in tables.in_pages(_ITEMS, _PAGE, {"scope": "", "digest": ""}):
             name = f"the item {key} of {scope}"
             missing.pop(hash((scope, key)), None)
             if status != DONE and hash((scope, key)) in self._done:
@@ -139,17 +139,6 @@ class ItemChecks:
                     yield name, f"is {status} by its row, which is in no entry of the journal"
         for name in missing.values():
             yield name, "is done by the journal, and has no row"
-
-
-def _every(tables: Tables) -> Iterator[Row]:
-    scope = digest = ""
-    while True:
-        page = tables.read(_ITEMS, scope=scope, digest=digest, most=_PAGE)
-        for row in page:
-            yield row[0], *row[2:]
-        if len(page) < _PAGE:
-            return
-        scope, digest = page[-1][:2]
 
 
 def _differs(name: str, what: str, row: dict[str, Any], journal: dict[str, Any]) -> Wrong:

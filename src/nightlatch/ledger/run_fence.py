@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 # For the writer that advances the run's row. A person's decision leaves the head alone, so it disturbs no writer.
 WHERE = "WHERE id = :id AND token = :token AND grant_id = :grant AND head = :was AND status = 'running'"
 
-_LOOK = f"SELECT {RUN.names} FROM {{prefix}}run WHERE id = :id"
-
 
 class RunFence:
     """For one thread at a time."""
@@ -42,12 +40,12 @@ class RunFence:
         return int((clock.wall() + self.skew) * 1000)
 
     def look(self) -> RunRow:
-        rows = self._tables.read(_LOOK, id=self._run.id)
-        if not rows:
+        run = self._tables.first(RUN, "WHERE id = :id", id=self._run.id)
+        if run is None:
             raise StaleToken(
                 f"{title(self._run)} is gone: retention has removed it. Nothing was written; stop this one"
             )
-        return RUN.read(rows[0])
+        return run
 
     def advance(self, compose: Compose) -> None:
         """Write what `compose` makes of the run's present head; durable when this returns.

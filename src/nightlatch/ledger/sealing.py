@@ -7,7 +7,7 @@ from ..core.model import Mark
 from ..errors import RunEnded, StaleToken
 from . import kinds
 from .chain import clean, link
-from .decisions import ANCHOR, held_message, title
+from .decisions import anchored, held_message, title
 from .records import ATTEMPT, ENTRY, RUN, Attempt
 from .step_chain import head_of
 
@@ -83,7 +83,7 @@ def take(
     next_ = _Next(run, token, grant, holder, command, definition, facts)
     if run.status == statuses.RUNNING and run.grant != grant:
         return _take_over(tables, run, next_)
-    entries = _Entries(run, at)
+    entries = RunEntries(run, at)
     values, attempt = next_.begin(entries)
     rows = tables.guarded(_SEAL, values, [(ATTEMPT, [ATTEMPT.row(attempt)]), (ENTRY, entries.rows)])
     return RUN.read(rows[0]) if rows else None
@@ -92,20 +92,20 @@ def take(
 def _take_over(tables: Tables, run: RunRow, next_: _Next) -> RunRow | None:
     """The attempt before it was left behind by its holder, which is recorded on the job's chain too."""
     with tables.on_chain(run.job) as chain:
-        entries = _Entries(run, chain.at)
+        entries = RunEntries(run, chain.at)
         link = entries.lose(run, head_of(chain, run.id))
         values, attempt = next_.begin(entries)
         if not chain(_SEAL, **values):
             return None
         chain.later(ATTEMPT.put, **ATTEMPT.by_column(attempt))
         _close_lost(tables, chain, run, entries, run_ended=False)
-        return RUN.read(chain(ANCHOR, id=run.id, anchor=chain.append(kinds.LOST, **link))[0])
+        return anchored(chain, run.id, kinds.LOST, **link)
 
 
 def reap(tables: Tables, run: RunRow, token: int, grant: str, status: str) -> RunRow | None:
     """End an attempt that its holder left behind, as `lost` or `in-doubt`; None if the run moved meanwhile."""
     with tables.on_chain(run.job) as chain:
-        entries = _Entries(run, chain.at)
+        entries = RunEntries(run, chain.at)
         entries.lose(run, head_of(chain, run.id), status=status, by_token=token, by_grant=grant)
         values = _seen(run) | {
             "status": status,
@@ -119,11 +119,10 @@ def reap(tables: Tables, run: RunRow, token: int, grant: str, status: str) -> Ru
         if not chain(_REAP, **values):
             return None
         _close_lost(tables, chain, run, entries, run_ended=True)
-        anchor = chain.append(kinds.ENDED, run=run.id, status=status, seq=entries.seq, head=entries.head)
-        return RUN.read(chain(ANCHOR, id=run.id, anchor=anchor)[0])
+        return anchored(chain, run.id, kinds.ENDED, status=status, seq=entries.seq, head=entries.head)
 
 
-def _close_lost(tables: Tables, chain: ChainTransaction, run: RunRow, entries: _Entries, *, run_ended: bool) -> None:
+def _close_lost(tables: Tables, chain: ChainTransaction, run: RunRow, entries: RunEntries, *, run_ended: bool) -> None:
     chain.later(_LOSE, run=run.id, attempt=run.attempt, reason=LEFT, at=chain.at)
     elapsed = chain.at / 1000 - (run.started or 0.0)
     from . import tally
@@ -143,7 +142,7 @@ class _Next:
         self._run, self._token, self._grant, self._holder, self._facts = run, token, grant, holder, facts
         self._edited = {"command": clean(command), "definition": clean(definition)}
 
-    def begin(self, entries: _Entries) -> tuple[dict[str, object], Attempt]:
+    def begin(self, entries: RunEntries) -> tuple[dict[str, object], Attempt]:
         """Enter it; the values of `_SEAL`, and its row."""
         run, token, grant, holder = self._run, self._token, self._grant, self._holder
         number = run.attempt + (run.grant != grant or run.status != statuses.RUNNING)
@@ -166,7 +165,7 @@ class _Next:
         return values, Attempt(run=run.id, attempt=number, token=token, grant=grant, holder=holder, started=started)
 
 
-class _Entries:
+class RunEntries:
     """Entries that go on a run's chain together."""
 
     def __init__(self, run: RunRow, at: int) -> None:
@@ -181,10 +180,10 @@ class _Entries:
         self.rows.append((self._run, self.seq, self.at, kind, body, self.head))
 
     def lose(self, run: RunRow, steps: str | None, **more: object) -> dict[str, object]:
-        """The run's newest attempt was left behind; returns the link to that, for its job's chain."""
+        """The run's newest attempt was left behind; returns what its job's chain says of that."""
         facts = {"attempt": run.attempt, "token": run.token, "holder": run.holder}
         self.add(kinds.LOST, **facts, steps=steps, **more)
-        return {"run": run.id, **facts, "seq": self.seq, "head": self.head}
+        return {**facts, "seq": self.seq, "head": self.head}
 
 
 def lost_attempt(run: RunRow, at: int) -> Attempt:

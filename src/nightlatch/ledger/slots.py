@@ -44,11 +44,7 @@ _RECORD = TypedTable(
     f"ON CONFLICT (job, first) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _NEWS)} "
     "WHERE excluded.era > slot_record.era OR (excluded.era = slot_record.era AND excluded.last > slot_record.last)",
 )
-_OF = f"SELECT {_RECORD.names} FROM {{prefix}}slot_record WHERE job = :job AND last >= :since ORDER BY first"
-_BEYOND = f"""
-SELECT {_RECORD.names} FROM {{prefix}}slot_record
-WHERE job = :job AND last > :time AND era < :era AND outcome <> 'ran' AND run = ''
-"""
+_BEYOND = "WHERE job = :job AND last > :time AND era < :era AND outcome <> 'ran' AND run = ''"
 _REMOVE = "DELETE FROM {prefix}slot_record WHERE job = :job AND first = :first"
 _CUT = "UPDATE {prefix}slot_record SET last = :last, count = :count WHERE job = :job AND first = :first"
 
@@ -70,8 +66,8 @@ class Slots:
 
     def of(self, job: str, since: float = 0.0) -> Iterator[SlotRecord]:
         """The records of a job, the oldest first."""
-        rows = self._tables.read(_OF, job=job, since=round(since * 1000))
-        return (_RECORD.read(row).record for row in rows)
+        since_then = "WHERE job = :job AND last >= :since ORDER BY first"
+        return (row.record for row in self._tables.select(_RECORD, since_then, job=job, since=round(since * 1000)))
 
     def strike(self, job: str, time: float, era: int, cut: Callable[[float, float], tuple[float, int]]) -> None:
         """Strike out records of earlier eras after `time`, which a clock ahead of time made. What names a run stays.
@@ -79,7 +75,7 @@ class Slots:
         `cut` says where a range that begins at a slot ends, and how many slots it has, if it is cut at a time.
         """
         values = {"job": job, "time": round(time * 1000), "era": era}
-        struck = [_RECORD.read(row).record for row in self._tables.read(_BEYOND, **values)]
+        struck = [row.record for row in self._tables.select(_RECORD, _BEYOND, **values)]
         if not struck:
             return
         with self._tables.on_chain(job) as chain:

@@ -29,8 +29,7 @@ _PAGE = 5_000  # results may be long
 _SOME = """
 SELECT seq, kind, body FROM {prefix}journal WHERE chain = :chain AND seq > :after ORDER BY seq LIMIT :most
 """
-_ALL = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain ORDER BY seq"
-_NEWEST = f"SELECT {ENTRY.names} FROM {{prefix}}journal WHERE chain = :chain ORDER BY seq DESC LIMIT :most"
+_ALL = f"{ENTRY.select} WHERE chain = :chain ORDER BY seq"
 _ONE = """
 SELECT body FROM {prefix}journal WHERE chain = :chain AND kind = :kind AND body LIKE :begin ORDER BY seq DESC LIMIT 1
 """
@@ -68,14 +67,8 @@ class StepLog:
 
     def facts(self, chain: str) -> Iterator[tuple[str, str, int, int, str]]:
         """(digest, status, tries, attempt, result) of every entry of steps, in order, in pages."""
-        after, most = 0, _PAGE
-        while True:
-            page = self._tables.read(_SOME, chain=chain, after=after, most=most)
-            for _, kind, body in page:
-                yield _facts(kind, body)
-            if len(page) < most:
-                return
-            after = page[-1][0]
+        found = self._tables.in_pages(_SOME, _PAGE, {"after": 0}, chain=chain)
+        return (_facts(kind, body) for _, kind, body in found)
 
     def entries(self, run: str) -> Iterator[Entry]:
         """Every entry of a run's steps."""
@@ -87,7 +80,7 @@ class StepLog:
         chain = step_chain.chain_of(self._tables.read, run)
         if not step_chain.tail(self._tables.read, chain)[0]:
             chain = step_chain.chain_of(self._tables.read, run, before=True)
-        rows = self._tables.read(_NEWEST, chain=chain, most=most)
+        rows = self._tables.read(f"{_ALL} DESC LIMIT :most", chain=chain, most=most)
         return [_entry(row) for row in reversed(rows)], rows[0][1] if rows else 0
 
     def result(self, chain: str, digest: str) -> str:

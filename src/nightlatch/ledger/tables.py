@@ -14,13 +14,15 @@ from .records import ENTRY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
 
+    from ..core.value import T
     from ..database.guarded import Inserts
     from ..database.postgres import PostgresDatabase
     from ..database.sqlite import SqliteDatabase
     from .days import Days
+    from .typed_table import TypedTable
 
     Row = tuple[Any, ...]
 
@@ -51,6 +53,24 @@ class Tables:
 
     def read(self, sql: str, **values: Any) -> list[Row]:
         return self.database.read(self.sql(sql), **values)
+
+    def select(self, table: TypedTable[T], rest: str = "", **values: Any) -> list[T]:
+        """The objects that `rest` (WHERE, ORDER BY, LIMIT) selects of a table."""
+        return list(map(table.read, self.read(table.select + rest, **values)))
+
+    def first(self, table: TypedTable[T], rest: str, **values: Any) -> T | None:
+        rows = self.read(table.select + rest, **values)
+        return table.read(rows[0]) if rows else None
+
+    def in_pages(self, sql: str, most: int, after: dict[str, object], **values: Any) -> Iterator[Row]:
+        """All rows of a statement, `most` at a time. Its first columns say how far it is: their values are the next
+        page's parameters, in the place of those in `after`."""
+        while True:  # not until a page is empty: writers could postpone that for ever
+            page = self.read(sql, **values, **after, most=most)
+            yield from page
+            if len(page) < most:
+                return
+            after = dict(zip(after, page[-1], strict=False))
 
     def read_each(self, sql: str, rows: Sequence[dict[str, object]]) -> list[list[Row]]:
         """What the statement finds for the values of each row, faster than one by one."""

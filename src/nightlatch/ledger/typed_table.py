@@ -81,6 +81,7 @@ class TypedTable(Table, Generic[T]):
                 self._writes.append((field, write))
         super().__init__(name, columns, tail)
         self.names = ", ".join(columns)  # for SELECT and RETURNING
+        self.select = f"SELECT {self.names} FROM {{prefix}}{name} "
         # A parameter that is NULL has no type of its own.
         self._typed_places = [
             f"CAST(:{column}{{0}} AS {columns[column]})" if column in nullable else f":{column}{{0}}"
