@@ -5,18 +5,14 @@ from __future__ import annotations
 from ..core import advice, statuses
 from ..errors import InDoubt, UsageError
 from ..ledger import open_for
+from ..ledger.records import RunRow
 from ..observe.overview import is_shut_down, overview
-from ..observe.reader import NEEDS_DECISION
+from ..observe.reader import NEEDS_DECISION, StoreReader
 from ..observe.run_views import facts
 from .arguments import Parser
 from .decisions import current_user, title
 from .json_out import print_json
 from .reading import open_reader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..ledger.records import RunRow
-    from ..observe.reader import StoreReader
 
 _PURPOSE = """\
 Mark a failed run as seen: `nightlatch` then lists it under done, no longer under what needs you.

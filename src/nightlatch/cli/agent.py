@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..core import options
 from ..core.job import Job
 from ..core.options import RUN
 from ..errors import UsageError
 from .agent_ask import add_ask
-from .arguments import Parser
+from .arguments import Namespace, Parser
 from .run import add_common
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .arguments import Namespace
 
 _PURPOSE = """\
 Run agents that a vendor hosts: launched once, watched from here, and really cancelled.

@@ -10,10 +10,11 @@ from ..core.passwords import hide_password
 from ..core.printable import printable
 from ..errors import UsageError
 from ..ledger import open_for
-from ..ledger.outbox import UNDELIVERED, WAITS, Alert
+from ..ledger.outbox import UNDELIVERED, WAITS, Alert, Message
 from ..observe.alerts import follow
 from ..observe.alerts.rules import RULES, TEST
 from ..observe.alerts.send import send
+from ..observe.alerts.settings import AlertSettings
 from ..observe.alerts.transports import Refused, SendFailed
 from ..store import url
 from ..system import clock, identity, storage
@@ -21,11 +22,6 @@ from . import screen
 from .arguments import Parser
 from .json_out import print_json
 from .reading import existing, open_reader, since_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..ledger.outbox import Message
-    from ..observe.alerts.settings import AlertSettings
 
 _PURPOSE = """\
 List the alerts that were sent or are waiting to be sent, the newest first. [alerts] and [jobs.NAME.alerts] in

@@ -6,10 +6,13 @@ import sys
 
 from ..core import advice, statuses
 from ..core import stage as stages
+from ..core.job import Job
 from ..core.printable import printable
 from ..errors import RunEnded, UsageError
 from ..ledger import open_for
+from ..ledger.records import RunRow
 from ..observe import plans
+from ..observe.reader import StoreReader
 from ..observe.run_views import facts
 from ..runtime.supervisor.run import approval
 from ..runtime.supervisor.run.rows import read_row
@@ -21,12 +24,6 @@ from .decisions import current_user, title
 from .json_out import print_json
 from .only_people import require_person
 from .reading import open_reader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.job import Job
-    from ..ledger.records import RunRow
-    from ..observe.reader import StoreReader
 
 _PURPOSE = """\
 Approve what a supervised job holds back: publish the result of a run, or start a run that waits for approval.

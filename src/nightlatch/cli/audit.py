@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from ..core.printable import printable
 from ..errors import Error, UsageError
+from ..ledger.audit import AuditResult
 from .arguments import Parser
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..ledger.audit import AuditResult
 
 _PURPOSE = """\
 Check that nobody has tampered with the journal.

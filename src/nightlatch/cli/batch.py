@@ -14,11 +14,7 @@ from ..core.value import replace
 from ..errors import UsageError
 from . import verdict_line
 from .agent_ask import add_ask, target
-from .arguments import Parser, split_command
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .arguments import Namespace
+from .arguments import Namespace, Parser, split_command
 
 OPTIONS = options.rows(Batch, BATCH)
 

@@ -6,12 +6,12 @@ import os
 
 from ..config import crontab as crontabs
 from ..config import forecast, place, programs
-from ..config.load import load
+from ..config.load import Config, load
 from ..config.mistakes import shown
 from ..core import definition as definitions
 from ..core import duration, hosts
 from ..core import row as rows
-from ..core.job import NONE
+from ..core.job import NONE, Job
 from ..core.passwords import hide_password
 from ..core.printable import printable
 from ..core.slots import TURN
@@ -33,11 +33,6 @@ from .arguments import Parser
 from .decisions import current_user
 from .json_out import print_json
 from .only_people import require_person
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..config.load import Config
-    from ..core.job import Job
 
 _PURPOSE = """\
 Check nightlatch.toml: print every mistake with its line number (exit code 78), and check that its store can be reached

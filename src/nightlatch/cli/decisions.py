@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..core import advice, statuses
 from ..core.printable import printable
 from ..errors import InDoubt, RunEnded, UsageError
 from ..ledger import open_for
+from ..ledger.ledger import Ledger
+from ..ledger.records import RunRow
 from ..observe import run_views
+from ..observe.reader import StoreReader
 from ..runtime.supervisor.afterwards import lapse
 from ..system import identity
-from .arguments import Parser
+from .arguments import Namespace, Parser
 from .reading import open_reader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..ledger.ledger import Ledger
-    from ..ledger.records import RunRow
-    from ..observe.reader import StoreReader
-    from .arguments import Namespace
-
 
 _LOOKED_AT = 200  # runs of a job that is named instead of a run
 

@@ -9,15 +9,12 @@ import sys
 import tempfile
 import textwrap
 import time
+from collections.abc import Callable
+from typing import Any
 
 from ..core import advice
 from ..system import process
 from .arguments import Parser
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 _started: list[subprocess.Popen[Any]] = []
 

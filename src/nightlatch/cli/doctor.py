@@ -6,6 +6,7 @@ import os
 import sqlite3
 import sys
 import time
+from collections.abc import Iterator
 from importlib import import_module
 
 from ..core.passwords import hide_password
@@ -16,11 +17,7 @@ from ..store import url
 from ..system import cgroup, clock, identity, lifetime, tree
 from .arguments import Parser
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    Finding = tuple[str, str, str, str]  # (ok | warn | fail, what was looked at, what was found, what to do)
+Finding = tuple[str, str, str, str]  # (ok | warn | fail, what was looked at, what was found, what to do)
 
 _PURPOSE = """\
 Check this machine and the store: durability, file system, clock, schema, permissions, processes.

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ..core import duration
 from ..database import schema
 from ..database.postgres import PATIENCE, PostgresDatabase
 from ..system import clock
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from .doctor import Finding
+from .doctor import Finding
 
 _OLDEST = 14  # the oldest version that its makers still mend
 _SKEW = 5.0  # seconds between this machine's clock and the server's that a person should know of

@@ -5,16 +5,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+from collections.abc import Iterator
 
 from ..database import schema
 from ..ledger.location import files
 from ..system import storage
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from .doctor import Finding
+from .doctor import Finding
 
 
 def findings(where: str) -> Iterator[Finding]:

@@ -7,19 +7,17 @@ from typing import cast
 
 from ..core import advice
 from ..core.printable import printable
+from ..core.protocols import Inspectable
 from ..errors import UsageError
 from ..gates import at
-from ..observe.gate_views import gate_view
+from ..observe.gate_views import GateView, gate_view
 from ..store import url
-from .arguments import Parser
+from .arguments import Namespace, Parser
 from .json_out import print_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..core.protocols import Inspectable
     from ..gates.sql import Sql
-    from ..observe.gate_views import GateView
-    from .arguments import Namespace
 
 _PURPOSE = """\
 Inspect and manage the gate that keeps stale holders from writing to TARGET: a path on this machine, a URL, or the

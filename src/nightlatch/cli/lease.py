@@ -11,6 +11,7 @@ from ..core.model import check_name
 from ..core.printable import printable
 from ..errors import Busy, LeaseLost, UsageError
 from ..observe import lease_views
+from ..observe.lease_views import LeaseView
 from ..runtime.shared.leases.acquire import acquire
 from ..runtime.shared.leases.lease import ttl_seconds
 from ..store import held, url
@@ -21,7 +22,6 @@ from .json_out import print_json
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.protocols import Store
-    from ..observe.lease_views import LeaseView
 
 _PURPOSE = """\
 Hold a lease across several commands of a script.

@@ -6,16 +6,13 @@ import sys
 
 from ..core import advice, statuses
 from ..errors import UsageError
+from ..ledger.records import RunRow
+from ..observe.reader import StoreReader
 from ..observe.run_views import next_of
 from ..runtime.supervisor.run import kept_output
 from ..system import clock, identity
 from .arguments import Parser
 from .reading import open_reader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..ledger.records import RunRow
-    from ..observe.reader import StoreReader
 
 _PURPOSE = """\
 Print the output of a run's command, all attempts together, with secrets removed. For a job, that of its newest run.

@@ -8,12 +8,11 @@ from ..core import duration, effects
 from ..core.printable import printable
 from ..errors import Busy, InDoubt, UsageError
 from ..system import printing
-from .arguments import Parser, split_command
+from .arguments import Namespace, Parser, split_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..runtime.supervisor.effects.once import EffectOutcome
-    from .arguments import Namespace
 
 _PURPOSE = """\
 Do something to the outside world once: post, pay, send, deploy.

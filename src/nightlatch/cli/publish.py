@@ -6,12 +6,8 @@ import os
 
 from ..errors import LeaseLost, StaleToken, UsageError
 from ..runtime.child import publishing as run_publishing
-from .arguments import Parser
+from .arguments import Namespace, Parser
 from .in_run import note_refusal
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .arguments import Namespace
 
 _PURPOSE = """\
 Replace DST with SRC as a whole, unless a newer holder of the lease has taken over.

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from ..core import advice, duration, effects
+from ..core.advice import Advice
 from ..core.effects import STORE_WIDE
 from ..core.printable import printable
 from ..errors import InDoubt, RunEnded, UsageError
 from ..ledger import open_for
+from ..ledger.records import RunRow
 from ..observe import open_decisions
 from ..observe.open_decisions import OpenDecision
-from ..observe.reader import NEEDS_DECISION
+from ..observe.reader import NEEDS_DECISION, StoreReader
 from ..observe.run_views import facts, start
 from ..runtime.supervisor.afterwards import decide
 from . import screen
-from .arguments import Parser
+from .arguments import Namespace, Parser
 from .decisions import current_user, run_of_job, title
 from .json_out import print_json
 from .only_people import require_person
 from .reading import open_reader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.advice import Advice
-    from ..ledger.records import RunRow
-    from ..observe.reader import StoreReader
-    from .arguments import Namespace
 
 _PURPOSE = """\
 Decide the outcome of something in doubt: a run that is in doubt, needs attention or was left behind by its

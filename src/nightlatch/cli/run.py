@@ -14,13 +14,11 @@ from ..errors import Busy, Error, InDoubt, Stop, UsageError
 from ..runtime.shared import verdict
 from ..runtime.shared.job import go_home, now, read
 from . import verdict_line
-from .arguments import Parser, split_command
+from .arguments import Namespace, Parser, split_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from .arguments import Namespace
 
 _PURPOSE = """\
 Run a command once for its key, with a timeout and a budget, and record it. Without a command, run a job of

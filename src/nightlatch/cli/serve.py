@@ -7,7 +7,7 @@ import sys
 
 from ..config import crontab as crontabs
 from ..config import place
-from ..config.load import alerts_of, load
+from ..config.load import Config, alerts_of, load
 from ..config.settings import meant
 from ..core.printable import printable
 from ..observe.traces.export import is_wanted
@@ -19,7 +19,6 @@ from .arguments import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..config.load import Config
     from ..web.server import PagesServer
 
 _PURPOSE = """\

@@ -13,12 +13,9 @@ from ..core.printable import printable
 from ..errors import BadConfig, UsageError
 from ..store import url
 from ..system import services
+from ..system.services import Service
 from .arguments import Parser
 from .json_out import print_json
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..system.services import Service
 
 _PURPOSE = """\
 Run `nightlatch serve` from login on (from boot on, if lingering is enabled), as a systemd user unit or, on macOS, a

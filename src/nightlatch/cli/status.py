@@ -8,8 +8,9 @@ from .. import exits
 from ..core import advice
 from ..core.value import replace
 from ..observe import lease_views, night_rows, nightly, run_facts
+from ..observe.night_rows import NightRow
 from ..observe.overview import Overview, last_night, overview
-from ..observe.reader import NoStore
+from ..observe.reader import NoStore, StoreReader
 from ..system import clock, printing
 from . import night, screen
 from .arguments import Parser
@@ -33,12 +34,6 @@ _EXAMPLES = """\
 _ID = 12  # characters of a run's id
 _OTHERS = 10  # leases that other machines had
 _SHOWN = {"needs you": 15, "running": 10, "waiting": 5, "done": 10}  # how many rows of each
-
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..observe.night_rows import NightRow
-    from ..observe.reader import StoreReader
 
 
 def main(argv: list[str]) -> int:

@@ -7,10 +7,12 @@ import glob
 import os
 import shutil
 import sys
+from collections.abc import Callable
 
 from ..core import advice
 from ..core.passwords import hide_password
 from ..core.printable import printable
+from ..core.protocols import Store
 from ..errors import Busy, UsageError
 from ..ledger import location
 from ..runtime.supervisor.afterwards import lapse
@@ -21,13 +23,7 @@ from .json_out import print_json
 from .only_people import require_person
 from .reading import existing
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..core.protocols import Store
-
-    Part = tuple[str, Callable[[], object]]  # what it is, and what removes it
+Part = tuple[str, Callable[[], object]]  # what it is, and what removes it
 
 _PURPOSE = """\
 Show or remove the store as a whole.

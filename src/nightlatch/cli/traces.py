@@ -7,15 +7,12 @@ import os
 from ..core.printable import printable
 from ..errors import UsageError
 from ..observe.traces import export, follow, spans
+from ..observe.traces.spans import Span
 from ..store import url
 from . import screen
 from .arguments import Parser
 from .json_out import print_json
 from .reading import existing, open_reader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..observe.traces.spans import Span
 
 _PURPOSE = """\
 Show a run as a trace: the run, its attempts, their items, steps, effects and calls to models, with the ids that an

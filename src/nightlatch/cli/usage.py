@@ -10,17 +10,13 @@ from ..core.printable import printable
 from ..core.units import UNITS
 from ..errors import UsageError
 from ..observe import figures
+from ..observe.reader import StoreReader
 from ..observe.usage_report import BY, NO_END, REPORTED, WITH_REPORTED, UsageReport, UsageRow, report
 from ..system import clock
 from . import screen, usage_changes
-from .arguments import Parser
+from .arguments import Namespace, Parser
 from .json_out import print_json
 from .reading import open_reader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..observe.reader import StoreReader
-    from .arguments import Namespace
 
 _PURPOSE = f"""\
 Show what runs have used ({", ".join(UNITS)}) by job, or by any of {", ".join(BY)}: with shares, the typical
