@@ -31,8 +31,8 @@ def main(argv: list[str]) -> int:
     parser = Parser("ack", _PURPOSE, _EXAMPLES)
     parser.usage = "nightlatch ack RUN…\n       nightlatch ack --all"
     parser.add_argument("run", metavar="RUN", nargs="*", help="a run, the beginning of its id, or a job")
-    parser.add_argument("--all", action="store_true", help="every failed run that needs you")
-    parser.add_argument("--json", action="store_true", help="print each run as JSON")
+    parser.add_flag("--all", "every failed run that needs you")
+    parser.add_flag("--json", "print each run as JSON")
     args = parser.parse_args(argv)
     if bool(args.run) == args.all:
         raise UsageError(f"name the runs to clear, or all: {advice.command('ack', '--all')}")

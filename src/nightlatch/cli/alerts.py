@@ -43,8 +43,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("transport", metavar="TRANSPORT", nargs="?", help="test only this one")
     parser.add_argument("--since", metavar="TIME", default="7d", help="how far to look back (default 7d)")
     parser.add_argument("--limit", metavar="N", type=int, default=50, help="at most N alerts (default 50)")
-    parser.add_argument("--follow", action="store_true", help="send: keep sending until standard input is closed")
-    parser.add_argument("--json", action="store_true", help="one JSON object per alert")
+    parser.add_flag("--follow", "send: keep sending until standard input is closed")
+    parser.add_flag("--json", "one JSON object per alert")
     args = parser.parse_args(argv)
     if args.what == "test":
         return _test(args.transport)

@@ -44,9 +44,9 @@ _EXAMPLES = """\
 def main(argv: list[str]) -> int:
     parser = Parser("approve", _PURPOSE, _EXAMPLES)
     parser.add_argument("what", metavar="RUN|JOB", help="the run, or the job whose run is waiting")
-    parser.add_argument("--diff", action="store_true", help="show the whole change, not a summary")
-    parser.add_argument("--yes", action="store_true", help="do not ask (for scripts)")
-    parser.add_argument("--json", action="store_true", help="print the finished run as JSON")
+    parser.add_flag("--diff", "show the whole change, not a summary")
+    parser.add_flag("--yes", "do not ask (for scripts)")
+    parser.add_flag("--json", "print the finished run as JSON")
     args = parser.parse_args(argv)
     reader = open_reader(args.store)
     run = plans.waiting(reader, args.what)

@@ -91,8 +91,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--asleep", metavar="HOURS", help="simulate the next 30 days with this machine asleep, as in 23:00-07:00"
     )
-    parser.add_argument("--apply", action="store_true", help="put this file's jobs into force on all machines")
-    parser.add_argument("--json", action="store_true", help="one JSON object a job")
+    parser.add_flag("--apply", "put this file's jobs into force on all machines")
+    parser.add_flag("--json", "one JSON object a job")
     args = parser.parse_args(argv)
     config = load(place.require())
     if args.apply:

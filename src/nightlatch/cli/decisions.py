@@ -33,7 +33,7 @@ def run_parser(command: str, purpose: str, examples: str) -> Parser:
     """For a command about one run."""
     parser = Parser(command, purpose, examples)
     parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id; or a job, for its newest run")
-    parser.add_argument("--json", action="store_true", help="print the run as JSON")
+    parser.add_flag("--json", "print the run as JSON")
     return parser
 
 

@@ -66,10 +66,8 @@ def _pages(*, browse: bool) -> int:
 
 def main(argv: list[str]) -> int:
     parser = Parser("demo", _PURPOSE, "  nightlatch demo\n  nightlatch demo --pages")
-    parser.add_argument("--pages", action="store_true", help="show a made-up night in the browser instead")
-    parser.add_argument(
-        "--print", action="store_true", help="with --pages: print the address instead of opening a browser"
-    )
+    parser.add_flag("--pages", "show a made-up night in the browser instead")
+    parser.add_flag("--print", "with --pages: print the address instead of opening a browser")
     args = parser.parse_args(argv)
     if args.pages:
         return _pages(browse=not args.print)

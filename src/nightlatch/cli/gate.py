@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
     parser = Parser("gate", _PURPOSE, _EXAMPLES)
     parser.add_argument("verb", choices=_VERBS, metavar="VERB", help=", ".join(_VERBS))
     parser.add_argument("target", metavar="TARGET", help="a path, or the URL of a gate")
-    parser.add_argument("--json", action="store_true", help="show: print one JSON object")
+    parser.add_flag("--json", "show: print one JSON object")
     parser.add_argument(
         "--table", metavar="T", action="append", default=[], help="install, remove: a table; may be repeated"
     )

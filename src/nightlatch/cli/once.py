@@ -78,7 +78,7 @@ def main(argv: list[str]) -> int:
         default="0s",
         help="how long to wait while another process does it, or for the probe (default 0s)",
     )
-    parser.add_argument("--json", action="store_true", help="print the outcome as JSON; CMD's output goes to stderr")
+    parser.add_flag("--json", "print the outcome as JSON; CMD's output goes to stderr")
     args = parser.parse_args(ours)
     if not command:
         raise UsageError("no command given: nightlatch once KEY -- CMD …")

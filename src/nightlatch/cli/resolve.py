@@ -65,15 +65,13 @@ def main(argv: list[str]) -> int:
         help="done, failed, again or give-up",
     )
     parser.add_argument("--batch", metavar="NAME", default="", help="the batch that the item is in")
-    parser.add_argument(
-        "--all", action="store_true", help="with --batch, instead of WHAT: all items that need a decision"
-    )
+    parser.add_flag("--all", "with --batch, instead of WHAT: all items that need a decision")
     parser.add_argument("--job", metavar="NAME", default="", help="the job whose run has the key")
     parser.add_argument("--scope", metavar="NAME", default="", help="the scope that the effect is in")
     parser.add_argument(
         "--wait", metavar="TIME", default="5s", help="how long to wait for the lease if it is held (default 5s)"
     )
-    parser.add_argument("--json", action="store_true", help="print the decision as JSON")
+    parser.add_flag("--json", "print the decision as JSON")
     args = parser.parse_args(argv)
     args.__dict__.update(wait=duration.parse(args.wait, what="--wait"))
     if args.all and (not args.batch or args.outcome or args.what not in _OUTCOMES):

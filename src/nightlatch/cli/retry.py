@@ -40,8 +40,8 @@ _EXAMPLES = """\
 
 def main(argv: list[str]) -> int:
     parser = run_parser("retry", _PURPOSE, _EXAMPLES)
-    parser.add_argument("--later", action="store_true", help="allow the attempt, but start nothing now")
-    parser.add_argument("--again", action="store_true", help="start from the beginning, even if it succeeded")
+    parser.add_flag("--later", "allow the attempt, but start nothing now")
+    parser.add_flag("--again", "start from the beginning, even if it succeeded")
     args, reader, run = named_run(parser, argv)
     waits = run.status == statuses.WAITING and not is_overdue(run)
     if reader.done_elsewhere(run) and not args.again:

@@ -60,12 +60,9 @@ def main(argv: list[str]) -> int:
 def add_common(parser: Parser) -> None:
     """Options of every command that starts one run, besides the job's."""
     parser.add_argument("--verdict", metavar="FILE", help="write how it ended, or why it did not begin, as JSON")
-    parser.add_argument(
-        "--held-ok", action="store_true", help="if another process holds the lease: print nothing and exit 0, not 75"
-    )
-    parser.add_argument("--quiet", action="store_true", help=verdict_line.QUIET)
-    parser.add_argument("--dry-run", action="store_true",
-                        help="say what would be done, or why nothing would; claim and start nothing")  # fmt: skip
+    parser.add_flag("--held-ok", "if another process holds the lease: print nothing and exit 0, not 75")
+    parser.add_flag("--quiet", verdict_line.QUIET)
+    parser.add_flag("--dry-run", "say what would be done, or why nothing would; claim and start nothing")
     parser.add_argument("--packed", metavar="FILE", hidden=True)  # the job itself, from another process of ours
 
 

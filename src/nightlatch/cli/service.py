@@ -41,7 +41,7 @@ _SHOWN = 10  # lines of its log
 def main(argv: list[str]) -> int:
     parser = Parser("service", _PURPOSE, _EXAMPLES)
     parser.add_argument("verb", metavar="VERB", choices=list(_VERBS), help="install, uninstall or status")
-    parser.add_argument("--json", action="store_true", help="status: print one JSON object")
+    parser.add_flag("--json", "status: print one JSON object")
     args = parser.parse_args(argv)
     if args.verb != "install" and not place.find():
         raise BadConfig("which service? Change to the folder of its nightlatch.toml, or name that: --config FILE")

@@ -46,8 +46,8 @@ _LONGEST = 400  # characters of a command, or of a line of output
 def main(argv: list[str]) -> int:
     parser = Parser("show", _PURPOSE, _EXAMPLES)
     parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id; or a job")
-    parser.add_argument("--plan", action="store_true", help="show the job's newest dry-run")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_flag("--plan", "show the job's newest dry-run")
+    parser.add_flag("--json", "print one JSON object")
     args = parser.parse_args(argv)
     reader = open_reader(args.store)
     run = reader.ledger.run(args.run) or reader.ledger.newest(args.run)

@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--from", metavar="TIME", help="after a wrong clock: schedule the job's slots from this time on again"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser.add_flag("--json", "one JSON object per line")
     args = parser.parse_args(argv)
     onward = getattr(args, "from")
     if (args.skip or onward) and not args.job:

@@ -39,12 +39,10 @@ _SHOWN = {"needs you": 15, "running": 10, "waiting": 5, "done": 10}  # how many 
 def main(argv: list[str]) -> int:
     parser = Parser("status", _PURPOSE, _EXAMPLES)
     parser.add_argument("--since", metavar="TIME", help="how far to look back (default: to 22:00 of that evening)")
-    parser.add_argument(
-        "--exit-code", action="store_true", help="print nothing; exit with 1 if something needs you, else 0"
-    )
-    parser.add_argument("--markdown", action="store_true", help="print it as a report in Markdown")
-    parser.add_argument("--html", action="store_true", help="print it as an HTML page without links")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_flag("--exit-code", "print nothing; exit with 1 if something needs you, else 0")
+    parser.add_flag("--markdown", "print it as a report in Markdown")
+    parser.add_flag("--html", "print it as an HTML page without links")
+    parser.add_flag("--json", "print one JSON object")
     args = parser.parse_args(argv)
     since = since_of(args.since)
     try:

@@ -42,8 +42,8 @@ _EXAMPLES = """\
 def main(argv: list[str]) -> int:
     parser = Parser("store", _PURPOSE, _EXAMPLES)
     parser.add_argument("verb", metavar="VERB", choices=("show", "remove"), help="show or remove")
-    parser.add_argument("--yes", action="store_true", help="remove: do not ask")
-    parser.add_argument("--json", action="store_true", help="show: print one JSON object")
+    parser.add_flag("--yes", "remove: do not ask")
+    parser.add_flag("--json", "show: print one JSON object")
     args = parser.parse_args(argv)
     if args.verb == "remove":
         require_person("store remove", "", args.store)
