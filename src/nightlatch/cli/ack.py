@@ -5,18 +5,14 @@ from __future__ import annotations
 from ..core import advice, statuses
 from ..errors import InDoubt, UsageError
 from ..ledger import open_for
+from ..ledger.records import RunRow
 from ..observe.overview import is_shut_down, overview
-from ..observe.reader import NEEDS_DECISION
+from ..observe.reader import NEEDS_DECISION, StoreReader
 from ..observe.run_views import facts
 from .arguments import Parser
 from .decisions import current_user, title
 from .json_out import print_json
 from .reading import open_reader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..ledger.records import RunRow
-    from ..observe.reader import StoreReader
 
 _PURPOSE = """\
 Mark a failed run as seen: `nightlatch` then lists it under done, no longer under what needs you.
@@ -35,8 +31,8 @@ def main(argv: list[str]) -> int:
     parser = Parser("ack", _PURPOSE, _EXAMPLES)
     parser.usage = "nightlatch ack RUN…\n       nightlatch ack --all"
     parser.add_argument("run", metavar="RUN", nargs="*", help="a run, the beginning of its id, or a job")
-    parser.add_argument("--all", action="store_true", help="every failed run that needs you")
-    parser.add_argument("--json", action="store_true", help="print each run as JSON")
+    parser.add_flag("--all", "every failed run that needs you")
+    parser.add_flag("--json", "print each run as JSON")
     args = parser.parse_args(argv)
     if bool(args.run) == args.all:
         raise UsageError(f"name the runs to clear, or all: {advice.command('ack', '--all')}")

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..core import options
 from ..core.job import Job
 from ..core.options import RUN
 from ..errors import UsageError
 from .agent_ask import add_ask
-from .arguments import Parser
+from .arguments import Namespace, Parser
 from .run import add_common
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .arguments import Namespace
 
 _PURPOSE = """\
 Run agents that a vendor hosts: launched once, watched from here, and really cancelled.
@@ -52,8 +48,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("verb", choices=_VERBS, metavar="VERB", help=", ".join(_VERBS))
     parser.add_argument("names", metavar="NAME", nargs="*", help="run: the job; attach: RUN HANDLE; else the HANDLE")
     add_ask(parser)
-    parser.add_argument("--all", action="store_true", help="list: also agents that have ended")
-    parser.add_argument("--json", action="store_true", help="list, show: print JSON")
+    parser.add_flag("--all", "list: also agents that have ended")
+    parser.add_flag("--json", "list, show: print JSON")
     parser.add_options(OPTIONS.values())
     add_common(parser)
     args = parser.parse_args(argv)

@@ -14,10 +14,13 @@ from ..core.printable import printable
 from ..core.value import replace
 from ..errors import Error, InDoubt, UsageError
 from ..ledger import open_for
+from ..ledger.agents import AgentRow
 from ..observe import agent_views
-from ..observe.reader import NEEDS_DECISION
+from ..observe.agent_views import AgentView
+from ..observe.reader import NEEDS_DECISION, StoreReader
 from ..system import clock
 from . import screen
+from .arguments import Namespace
 from .decisions import current_user, title
 from .json_out import print_json
 from .only_people import require_person
@@ -26,10 +29,6 @@ from .reading import open_reader
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..agents.seam import Adapter, Seen
-    from ..ledger.agents import AgentRow
-    from ..observe.agent_views import AgentView
-    from ..observe.reader import StoreReader
-    from .arguments import Namespace
 
 _MOST = 50
 _WITHIN = 60.0  # seconds for the vendor to say that an agent has ended

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..core.agent import for_agent
 from ..core.job import Job
 from ..core.options import RUN
 from ..runtime.shared.job import now, read
 from .agent_ask import target
+from .arguments import Namespace
 from .run import name_timeout, run_job
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from .arguments import Namespace
 
 
 def run(args: Namespace, options: Iterable[str]) -> int:

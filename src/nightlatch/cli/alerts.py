@@ -10,10 +10,11 @@ from ..core.passwords import hide_password
 from ..core.printable import printable
 from ..errors import UsageError
 from ..ledger import open_for
-from ..ledger.outbox import UNDELIVERED, WAITS, Alert
+from ..ledger.outbox import UNDELIVERED, WAITS, Alert, Message
 from ..observe.alerts import follow
 from ..observe.alerts.rules import RULES, TEST
 from ..observe.alerts.send import send
+from ..observe.alerts.settings import AlertSettings
 from ..observe.alerts.transports import Refused, SendFailed
 from ..store import url
 from ..system import clock, identity, storage
@@ -21,11 +22,6 @@ from . import screen
 from .arguments import Parser
 from .json_out import print_json
 from .reading import existing, open_reader, since_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..ledger.outbox import Message
-    from ..observe.alerts.settings import AlertSettings
 
 _PURPOSE = """\
 List the alerts that were sent or are waiting to be sent, the newest first. [alerts] and [jobs.NAME.alerts] in
@@ -47,8 +43,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("transport", metavar="TRANSPORT", nargs="?", help="test only this one")
     parser.add_argument("--since", metavar="TIME", default="7d", help="how far to look back (default 7d)")
     parser.add_argument("--limit", metavar="N", type=int, default=50, help="at most N alerts (default 50)")
-    parser.add_argument("--follow", action="store_true", help="send: keep sending until standard input is closed")
-    parser.add_argument("--json", action="store_true", help="one JSON object per alert")
+    parser.add_flag("--follow", "send: keep sending until standard input is closed")
+    parser.add_flag("--json", "one JSON object per alert")
     args = parser.parse_args(argv)
     if args.what == "test":
         return _test(args.transport)

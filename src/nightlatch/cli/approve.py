@@ -6,10 +6,13 @@ import sys
 
 from ..core import advice, statuses
 from ..core import stage as stages
+from ..core.job import Job
 from ..core.printable import printable
 from ..errors import RunEnded, UsageError
 from ..ledger import open_for
+from ..ledger.records import RunRow
 from ..observe import plans
+from ..observe.reader import StoreReader
 from ..observe.run_views import facts
 from ..runtime.supervisor.run import approval
 from ..runtime.supervisor.run.rows import read_row
@@ -21,12 +24,6 @@ from .decisions import current_user, title
 from .json_out import print_json
 from .only_people import require_person
 from .reading import open_reader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.job import Job
-    from ..ledger.records import RunRow
-    from ..observe.reader import StoreReader
 
 _PURPOSE = """\
 Approve what a supervised job holds back: publish the result of a run, or start a run that waits for approval.
@@ -47,9 +44,9 @@ _EXAMPLES = """\
 def main(argv: list[str]) -> int:
     parser = Parser("approve", _PURPOSE, _EXAMPLES)
     parser.add_argument("what", metavar="RUN|JOB", help="the run, or the job whose run is waiting")
-    parser.add_argument("--diff", action="store_true", help="show the whole change, not a summary")
-    parser.add_argument("--yes", action="store_true", help="do not ask (for scripts)")
-    parser.add_argument("--json", action="store_true", help="print the finished run as JSON")
+    parser.add_flag("--diff", "show the whole change, not a summary")
+    parser.add_flag("--yes", "do not ask (for scripts)")
+    parser.add_flag("--json", "print the finished run as JSON")
     args = parser.parse_args(argv)
     reader = open_reader(args.store)
     run = plans.waiting(reader, args.what)

@@ -97,6 +97,9 @@ class Parser:
         whether the value of an option may be `empty`, and whether it is `hidden` from the help."""
         self.arguments.append(Argument(name, **how))
 
+    def add_flag(self, name: str, help: str) -> None:
+        self.add_argument(name, action="store_true", help=help)
+
     def add_options(self, rows: Iterable[Option]) -> None:
         """Options of the table in core/job.py. `Namespace.present` returns those that were used."""
         from ..core.options import as_flag  # not for `lock`, which has none of them

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from ..core.printable import printable
 from ..errors import Error, UsageError
+from ..ledger.audit import AuditResult
 from .arguments import Parser
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..ledger.audit import AuditResult
 
 _PURPOSE = """\
 Check that nobody has tampered with the journal.
@@ -39,7 +36,7 @@ def main(argv: list[str]) -> int:
         "--head", metavar="HEAD", action="append", help="a head that was kept elsewhere; may be repeated"
     )
     parser.add_argument("--heads", metavar="FILE", help="a file with one head per line, or with log lines (head=…)")
-    parser.add_argument("--json", action="store_true", help="one JSON object (verify), JSON Lines (head)")
+    parser.add_flag("--json", "one JSON object (verify), JSON Lines (head)")
     args = parser.parse_args(argv)
     from .reading import open_reader
 

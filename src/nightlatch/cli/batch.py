@@ -14,11 +14,7 @@ from ..core.value import replace
 from ..errors import UsageError
 from . import verdict_line
 from .agent_ask import add_ask, target
-from .arguments import Parser, split_command
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .arguments import Namespace
+from .arguments import Namespace, Parser, split_command
 
 OPTIONS = options.rows(Batch, BATCH)
 
@@ -70,11 +66,9 @@ def main(argv: list[str]) -> int:
     parser.add_options(OPTIONS.values())
     add_ask(parser)
     parser.add_argument("-j", metavar="N", type=int, help="same as --jobs")
-    parser.add_argument("--quiet", action="store_true", help=verdict_line.QUIET)
-    parser.add_argument("--dry-run", action="store_true", help="show what would be done; claim and start nothing")
-    parser.add_argument(
-        "--json", action="store_true", help="print the summary or plan as JSON; items' output goes to stderr"
-    )
+    parser.add_flag("--quiet", verdict_line.QUIET)
+    parser.add_flag("--dry-run", "show what would be done; claim and start nothing")
+    parser.add_flag("--json", "print the summary or plan as JSON; items' output goes to stderr")
     args = parser.parse_args(ours)
     check_name(args.name)
     batch = _batch(args, words, argv)

@@ -6,12 +6,12 @@ import os
 
 from ..config import crontab as crontabs
 from ..config import forecast, place, programs
-from ..config.load import load
+from ..config.load import Config, load
 from ..config.mistakes import shown
 from ..core import definition as definitions
 from ..core import duration, hosts
 from ..core import row as rows
-from ..core.job import NONE
+from ..core.job import NONE, Job
 from ..core.passwords import hide_password
 from ..core.printable import printable
 from ..core.slots import TURN
@@ -33,11 +33,6 @@ from .arguments import Parser
 from .decisions import current_user
 from .json_out import print_json
 from .only_people import require_person
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..config.load import Config
-    from ..core.job import Job
 
 _PURPOSE = """\
 Check nightlatch.toml: print every mistake with its line number (exit code 78), and check that its store can be reached
@@ -96,8 +91,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--asleep", metavar="HOURS", help="simulate the next 30 days with this machine asleep, as in 23:00-07:00"
     )
-    parser.add_argument("--apply", action="store_true", help="put this file's jobs into force on all machines")
-    parser.add_argument("--json", action="store_true", help="one JSON object a job")
+    parser.add_flag("--apply", "put this file's jobs into force on all machines")
+    parser.add_flag("--json", "one JSON object a job")
     args = parser.parse_args(argv)
     config = load(place.require())
     if args.apply:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ..core.printable import printable
 from ..errors import Error
-from .arguments import Parser, parser_of
+from .arguments import Argument, Parser, parser_of
 from .main import COMMANDS
 from .reading import open_reader
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from .arguments import Argument
-
-    Candidate = tuple[str, str]  # the word, and what it is
+Candidate = tuple[str, str]  # the word, and what it is
 
 _PURPOSE = """\
 Print a script that completes commands, options and their values, jobs, runs and leases in your shell. It asks

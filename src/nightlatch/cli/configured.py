@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+from collections.abc import Mapping
 
 from ..config import place
 from ..config.load import load
@@ -13,13 +14,8 @@ from ..core.options import RUN, as_flag
 from ..core.target import Each
 from ..core.value import replace
 from ..errors import BadOption
+from ..ledger.records import RunRow
 from ..system import clock, zone
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ..ledger.records import RunRow
 
 LAST, NEXT = "last", "next"
 

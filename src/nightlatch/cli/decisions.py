@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..core import advice, statuses
 from ..core.printable import printable
 from ..errors import InDoubt, RunEnded, UsageError
 from ..ledger import open_for
+from ..ledger.ledger import Ledger
+from ..ledger.records import RunRow
 from ..observe import run_views
+from ..observe.reader import StoreReader
 from ..runtime.supervisor.afterwards import lapse
 from ..system import identity
-from .arguments import Parser
+from .arguments import Namespace, Parser
 from .reading import open_reader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..ledger.ledger import Ledger
-    from ..ledger.records import RunRow
-    from ..observe.reader import StoreReader
-    from .arguments import Namespace
-
 
 _LOOKED_AT = 200  # runs of a job that is named instead of a run
 
@@ -38,7 +33,7 @@ def run_parser(command: str, purpose: str, examples: str) -> Parser:
     """For a command about one run."""
     parser = Parser(command, purpose, examples)
     parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id; or a job, for its newest run")
-    parser.add_argument("--json", action="store_true", help="print the run as JSON")
+    parser.add_flag("--json", "print the run as JSON")
     return parser
 
 

@@ -9,15 +9,12 @@ import sys
 import tempfile
 import textwrap
 import time
+from collections.abc import Callable
+from typing import Any
 
 from ..core import advice
 from ..system import process
 from .arguments import Parser
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 _started: list[subprocess.Popen[Any]] = []
 
@@ -69,10 +66,8 @@ def _pages(*, browse: bool) -> int:
 
 def main(argv: list[str]) -> int:
     parser = Parser("demo", _PURPOSE, "  nightlatch demo\n  nightlatch demo --pages")
-    parser.add_argument("--pages", action="store_true", help="show a made-up night in the browser instead")
-    parser.add_argument(
-        "--print", action="store_true", help="with --pages: print the address instead of opening a browser"
-    )
+    parser.add_flag("--pages", "show a made-up night in the browser instead")
+    parser.add_flag("--print", "with --pages: print the address instead of opening a browser")
     args = parser.parse_args(argv)
     if args.pages:
         return _pages(browse=not args.print)

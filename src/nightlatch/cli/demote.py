@@ -18,7 +18,7 @@ def main(argv: list[str]) -> int:
     parser = Parser("demote", _PURPOSE, "  nightlatch demote articles --reason 'the site has moved'")
     parser.add_argument("job", metavar="JOB", help="the job")
     parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the journal")
-    parser.add_argument("--json", action="store_true", help="print the job's stage as JSON")
+    parser.add_flag("--json", "print the job's stage as JSON")
     args = parser.parse_args(argv)
     reader, job, row = named_job(args.store, args.job)
     was = stages.of(row, job.stage)

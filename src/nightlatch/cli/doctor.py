@@ -6,6 +6,7 @@ import os
 import sqlite3
 import sys
 import time
+from collections.abc import Iterator
 from importlib import import_module
 
 from ..core.passwords import hide_password
@@ -15,12 +16,9 @@ from ..ledger import location
 from ..store import url
 from ..system import cgroup, clock, identity, lifetime, tree
 from .arguments import Parser
+from .json_out import print_json
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    Finding = tuple[str, str, str, str]  # (ok | warn | fail, what was looked at, what was found, what to do)
+Finding = tuple[str, str, str, str]  # (ok | warn | fail, what was looked at, what was found, what to do)
 
 _PURPOSE = """\
 Check this machine and the store: durability, file system, clock, schema, permissions, processes.
@@ -42,11 +40,23 @@ _EXAMPLES = """\
   nightlatch --store postgresql://app@db/jobs doctor --prove postgresql://app@db/site#articles"""
 
 
+def ok(about: str, found: str, advice: str = "") -> Finding:
+    return "ok", about, found, advice
+
+
+def warn(about: str, found: str, advice: str) -> Finding:
+    return "warn", about, found, advice
+
+
+def fail(about: str, found: str, advice: str) -> Finding:
+    return "fail", about, found, advice
+
+
 def main(argv: list[str]) -> int:
     parser = Parser("doctor", _PURPOSE, _EXAMPLES)
     parser.add_argument("targets", metavar="TARGET", nargs="*", help="--prove: a path, or the URL of a gate")
-    parser.add_argument("--prove", action="store_true", help="test the promises on this store and these targets")
-    parser.add_argument("--json", action="store_true", help="one JSON object per finding; with --prove one for all")
+    parser.add_flag("--prove", "test the promises on this store and these targets")
+    parser.add_flag("--json", "one JSON object per finding; with --prove one for all")
     args = parser.parse_args(argv)
     if args.targets and not args.prove:
         raise UsageError("targets are for --prove: nightlatch doctor --prove TARGET …")
@@ -57,9 +67,7 @@ def main(argv: list[str]) -> int:
     for grade, about, found, advice in findings(where):
         failed = failed or grade == "fail"
         if args.json:
-            import json
-
-            print(json.dumps({"version": 1, "grade": grade, "about": about, "found": found, "advice": advice}))
+            print_json({"version": 1, "grade": grade, "about": about, "found": found, "advice": advice})
         else:
             print(f"{grade:<5} {about:<12} {printable(found)}" + (f"\n      → {printable(advice)}" if advice else ""))
     return 69 if failed else 0
@@ -70,9 +78,7 @@ def _prove(where: str, targets: list[str], as_json: bool) -> int:
 
     proof = prove(where, targets)
     if as_json:
-        import json
-
-        print(json.dumps(proof.facts()))
+        print_json(proof.facts())
         return 0 if proof.held else 1
     for promise in proof.promises:
         print(printable(f"{'held' if promise.held else 'BROKEN':<7} {promise.about:<20} {promise.found}"))
@@ -95,11 +101,11 @@ def findings(where: str) -> Iterator[Finding]:
         identity_of_store = store.id
         took = time.perf_counter() - started
     except Error as error:
-        yield "fail", "store", hide_password(where), str(error)
+        yield fail("store", hide_password(where), str(error))
         return
     if new:
-        yield "ok", "store", "there was none: it is made now", ""
-    yield "ok", "store", f"{store.url} (id {identity_of_store[:8]}, opened in {took * 1000:.0f} ms)", ""
+        yield ok("store", "there was none: it is made now")
+    yield ok("store", f"{store.url} (id {identity_of_store[:8]}, opened in {took * 1000:.0f} ms)")
     scheme = url.scheme_of(where)
     if scheme and scheme.checkup:
         yield from import_module(f"nightlatch.{scheme.checkup}").findings(where)
@@ -107,41 +113,30 @@ def findings(where: str) -> Iterator[Finding]:
 
 
 def _machine() -> Iterator[Finding]:
-    yield "ok", "python", f"{sys.version.split()[0]}, SQLite {sqlite3.sqlite_version}", ""
-    yield "ok", "clock", f"{clock.now():.0f} s since boot, sleep included", ""
+    yield ok("python", f"{sys.version.split()[0]}, SQLite {sqlite3.sqlite_version}")
+    yield ok("clock", f"{clock.now():.0f} s since boot, sleep included")
     if clock.wall() < 1_700_000_000:
-        yield "fail", "wall clock", time.ctime(), "set the clock: tokens are at least its milliseconds"
+        yield fail("wall clock", time.ctime(), "set the clock: tokens are at least its milliseconds")
     if sys.platform == "linux":
-        same = identity.boot() and identity.machine() != identity.boot()
-        yield (
-            ("ok", "identity", f"machine {identity.machine()[:8]}, boot {identity.boot()[:8]}", "")
-            if same
-            else (
-                "warn",
-                "identity",
-                "no /etc/machine-id",
-                "run systemd-machine-id-setup, so that reboots are recognised",
-            )
-        )
-        try:
-            tree.become_subreaper()
-            yield "ok", "processes", "subreaper works: runaway children are found by the kernel", ""
-        except OSError as error:
-            yield (
-                "warn",
-                "processes",
-                f"no subreaper: {error}",
-                "runaway children are found by their environment only",
-            )
-    else:
-        yield (
-            "warn",
-            "processes",
-            f"no subreaper on {sys.platform}",
-            "runaway children are found by their environment only",
-        )
+        if identity.boot() and identity.machine() != identity.boot():
+            yield ok("identity", f"machine {identity.machine()[:8]}, boot {identity.boot()[:8]}")
+        else:
+            cure = "run systemd-machine-id-setup, so that reboots are recognised"
+            yield warn("identity", "no /etc/machine-id", cure)
+    yield _subreaper()
     yield _proofs()
     yield _prices()
+
+
+def _subreaper() -> Finding:
+    without = "runaway children are found by their environment only"
+    if sys.platform != "linux":
+        return warn("processes", f"no subreaper on {sys.platform}", without)
+    try:
+        tree.become_subreaper()
+    except OSError as error:
+        return warn("processes", f"no subreaper: {error}", without)
+    return ok("processes", "subreaper works: runaway children are found by the kernel")
 
 
 def _prices() -> Finding:
@@ -152,32 +147,30 @@ def _prices() -> Finding:
 
     found, day = age.newest(date.today())
     if day is None:
-        return "warn", "prices", "genai-prices is not installed", "pip install genai-prices: budgets in usd need it"
+        return warn("prices", "genai-prices is not installed", "pip install genai-prices: budgets in usd need it")
     days = (date.today() - day).days
     text = f"genai-prices {found}, whose newest price is of {day} ({days} days ago)"
-    return ("ok", "prices", text, "") if days <= age.OLD else ("warn", "prices", text, "pip install -U genai-prices")
+    return ok("prices", text) if days <= age.OLD else warn("prices", text, "pip install -U genai-prices")
 
 
 def _proofs() -> Finding:
     """What proves that a killed holder has left nothing at work. A lease moves before its TTL only if all agree."""
     have = "the environments of processes, a lock that they inherit"
     if cgroup.possible():
-        return "ok", "proofs", f"{have}, a cgroup for each run", ""
-    return (
-        "ok",
-        "proofs",
-        f"{have}; no cgroup can be made here",
+        return ok("proofs", f"{have}, a cgroup for each run")
+    cure = (
         "a process that clears its environment and closes the lock is not found, one that hides its memory delays a "
-        "takeover to the TTL. A cgroup finds both: systemd-run --user --scope -p Delegate=yes nightlatch …, or as root",
+        "takeover to the TTL. A cgroup finds both: systemd-run --user --scope -p Delegate=yes nightlatch …, or as root"
     )
+    return ok("proofs", f"{have}; no cgroup can be made here", cure)
 
 
 def _folder(folder: str) -> Iterator[Finding]:
     if os.path.exists(folder) and not os.access(folder, os.W_OK | os.X_OK):
-        yield "fail", "folder", f"{folder} cannot be written", "make it writable, or name another store with --store"
+        yield fail("folder", f"{folder} cannot be written", "make it writable, or name another store with --store")
     else:
-        yield "ok", "folder", f"{folder}: runs.log, and the output of runs", ""
+        yield ok("folder", f"{folder}: runs.log, and the output of runs")
     live = os.path.join(folder, "live")
     names = [name for name in os.listdir(live) if not name.endswith(lifetime.TREE)] if os.path.isdir(live) else []
     over = sum(lifetime.is_over(os.path.join(live, name)) for name in names)
-    yield "ok", "holders", f"{len(names) - over} alive on this machine, {over} gone without a release", ""
+    yield ok("holders", f"{len(names) - over} alive on this machine, {over} gone without a release")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ..core import duration
 from ..database import schema
 from ..database.postgres import PATIENCE, PostgresDatabase
 from ..system import clock
+from .doctor import Finding, fail, ok, warn
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from .doctor import Finding
-
-_OLDEST = 14  # the oldest version that its makers still mend
+_OLDEST = 14  # the oldest version that its makers still fix
 _SKEW = 5.0  # seconds between this machine's clock and the server's that a person should know of
 
 
@@ -29,7 +26,7 @@ def findings(url: str) -> Iterator[Finding]:
         yield _pooler(database)
         meta: dict[str, str] = dict(database.read(f"SELECT key, value FROM {database.prefix}meta"))
         found = f"{meta['store.schema']} in {database.schema} (this program knows {schema.newest('store')})"
-        yield "ok", "schema", found, ""
+        yield ok("schema", found)
     finally:
         database.close()
 
@@ -37,40 +34,35 @@ def findings(url: str) -> Iterator[Finding]:
 def _version(settings: dict[str, str]) -> Finding:
     found = f"PostgreSQL {settings['server_version']}"
     if int(settings["server_version_num"]) // 10000 < _OLDEST:
-        return "warn", "server", found, f"its makers mend it no more: upgrade to {_OLDEST} or newer"
-    return "ok", "server", found, ""
+        return warn("server", found, f"its makers no longer fix it: upgrade to {_OLDEST} or newer")
+    return ok("server", found)
 
 
 def _durability(settings: dict[str, str]) -> Finding:
     for setting, lost in (("fsync", "a power failure can destroy the store"), ("full_page_writes", "so can a crash")):
         if settings[setting] == "off":
-            return "fail", "durability", f"{setting} is off: {lost}", f"ALTER SYSTEM SET {setting} = on"
+            return fail("durability", f"{setting} is off: {lost}", f"ALTER SYSTEM SET {setting} = on")
     if settings["synchronous_commit"] == "off":
-        return (
-            "fail",
-            "durability",
-            "synchronous_commit is off: a crash of the server forgets grants and done keys",
-            "ALTER ROLE the user in --store SET synchronous_commit = on",
-        )
-    return "ok", "durability", f"every commit is on the disk (synchronous_commit {settings['synchronous_commit']})", ""
+        found = "synchronous_commit is off: a crash of the server forgets grants and done keys"
+        return fail("durability", found, "ALTER ROLE the user in --store SET synchronous_commit = on")
+    return ok("durability", f"every commit is on the disk (synchronous_commit {settings['synchronous_commit']})")
 
 
 def _failover(database: PostgresDatabase, settings: dict[str, str]) -> Finding:
     if database.read("SELECT pg_is_in_recovery()") == [(True,)]:
-        return "fail", "failover", "this server is a standby: nothing can be written", "name the primary in --store"
+        return fail("failover", "this server is a standby: nothing can be written", "name the primary in --store")
     ((standbys,),) = database.read("SELECT count(*) FROM pg_stat_replication")
     waits = settings["synchronous_standby_names"] and settings["synchronous_commit"] != "local"
     if standbys and not waits:
-        return (
-            "warn",
+        return warn(
             "failover",
             f"{standbys} standby{'s' if standbys > 1 else ''}, replicated asynchronously: a failover can forget grants "
             "and done keys that were acknowledged",
             "set synchronous_standby_names there, or treat a failover as a restored backup: nightlatch lease raise",
         )
     if standbys:
-        return "ok", "failover", f"commits wait for a standby ({settings['synchronous_standby_names']})", ""
-    return "ok", "failover", "no standby is seen from here; a managed service may hide its own", ""
+        return ok("failover", f"commits wait for a standby ({settings['synchronous_standby_names']})")
+    return ok("failover", "no standby is seen from here; a managed service may hide its own")
 
 
 def _timeouts(settings: dict[str, str]) -> Finding:
@@ -81,10 +73,10 @@ def _timeouts(settings: dict[str, str]) -> Finding:
     ]
     if short:
         role = "ALTER ROLE the user in --store SET that = 0; Nightlatch gives up by itself"
-        return "warn", "timeouts", " and ".join(short) + ": a verb on a busy server would be cut off", role
+        return warn("timeouts", " and ".join(short) + ": a verb on a busy server would be cut off", role)
     idle = int(settings.get("idle_session_timeout", "0"))
     closed = f"; idle connections are closed after {duration.show(idle / 1000)} and opened again" if idle else ""
-    return "ok", "timeouts", f"none that would cut off a verb{closed}", ""
+    return ok("timeouts", f"none that would cut off a verb{closed}")
 
 
 def _clock(database: PostgresDatabase) -> Finding:
@@ -98,8 +90,8 @@ def _clock(database: PostgresDatabase) -> Finding:
     way, offset = min(samples)
     found = f"the server's is {abs(offset):.3f} s {'ahead' if offset > 0 else 'behind'} (± {way / 2:.3f} s)"
     if abs(offset) > _SKEW:
-        return "warn", "server clock", found, "leases go by the server's clock alone; set this machine's, for your logs"
-    return "ok", "server clock", found, ""
+        return warn("server clock", found, "leases go by the server's clock alone; set this machine's, for your logs")
+    return ok("server clock", found)
 
 
 def _pooler(database: PostgresDatabase) -> Finding:
@@ -109,5 +101,5 @@ def _pooler(database: PostgresDatabase) -> Finding:
     finally:
         wire.close()
     if direct:
-        return "ok", "pooler", "none: waiters hear of a release at once", ""
-    return "ok", "pooler", f"there is one: waiters poll every {database.poll_every * 1000:.0f} ms", ""
+        return ok("pooler", "none: waiters hear of a release at once")
+    return ok("pooler", f"there is one: waiters poll every {database.poll_every * 1000:.0f} ms")

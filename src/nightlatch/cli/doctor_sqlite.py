@@ -5,39 +5,25 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+from collections.abc import Iterator
 
 from ..database import schema
 from ..ledger.location import files
 from ..system import storage
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from .doctor import Finding
+from .doctor import Finding, fail, ok, warn
 
 
 def findings(where: str) -> Iterator[Finding]:
     path, _ = files(where)
     folder = os.path.dirname(path)
-    yield (
-        "ok",
-        "file system",
-        f"{storage.file_system(folder) or 'local'}: locks and write-ahead log work here",
-        "",
-    )
+    yield ok("file system", f"{storage.file_system(folder) or 'local'}: locks and write-ahead log work here")
     for place, allowed in ((folder, 0o700), (path, 0o600)):
         mode = stat.S_IMODE(os.stat(place).st_mode)
-        others = mode & ~allowed & 0o077
-        if others:
-            yield (
-                "warn",
-                "permissions",
-                f"{place} is {mode:04o}",
-                f"others can look in: chmod {allowed:04o} {place}",
-            )
+        found = f"{place} is {mode:04o}"
+        if mode & ~allowed & 0o077:
+            yield warn("permissions", found, f"others can look in: chmod {allowed:04o} {place}")
         else:
-            yield "ok", "permissions", f"{place} is {mode:04o}", ""
+            yield ok("permissions", found)
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     try:
         (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
@@ -45,28 +31,17 @@ def findings(where: str) -> Iterator[Finding]:
         meta = dict(connection.execute(schema.READ).fetchall())
     finally:
         connection.close()
-    yield (
-        ("ok", "durability", "write-ahead log, every commit flushed to the disk", "")
-        if mode == "wal"
-        else (
-            "warn",
-            "durability",
-            f"journal mode {mode}",
-            f"another program changed it: sqlite3 {path} 'PRAGMA journal_mode=WAL'",
-        )
-    )
+    if mode == "wal":
+        yield ok("durability", "write-ahead log, every commit flushed to the disk")
+    else:
+        cure = f"another program changed it: sqlite3 {path} 'PRAGMA journal_mode=WAL'"
+        yield warn("durability", f"journal mode {mode}", cure)
     if broken != "ok":
-        yield (
-            "fail",
-            "integrity",
-            broken,
-            "restore a backup, then nightlatch lease raise NAME --above N for each lease",
-        )
-    yield "ok", "schema", f"{meta['store.schema']} (this program knows {schema.newest('store')})", ""
+        yield fail("integrity", broken, "restore a backup, then nightlatch lease raise NAME --above N for each lease")
+    yield ok("schema", f"{meta['store.schema']} (this program knows {schema.newest('store')})")
     space = os.statvfs(folder)
     free = space.f_bavail * space.f_frsize
-    yield (
-        ("ok", "space", f"{free / 1e9:.1f} GB free", "")
-        if free > 100_000_000
-        else ("warn", "space", f"{free / 1e6:.0f} MB free", f"make room on the disk of {folder}")
-    )
+    if free > 100_000_000:
+        yield ok("space", f"{free / 1e9:.1f} GB free")
+    else:
+        yield warn("space", f"{free / 1e6:.0f} MB free", f"make room on the disk of {folder}")

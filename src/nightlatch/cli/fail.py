@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--retry-after", metavar="TIME", default="", empty=True, help="seconds or a date, as in the HTTP header"
     )
-    parser.add_argument("--permanent", action="store_true", help="the failure is permanent: do not try again")
+    parser.add_flag("--permanent", "the failure is permanent: do not try again")
     args = parser.parse_args(argv)
     if args.http and not 300 <= args.http <= 599:
         raise UsageError(f"--http {args.http} is not a failure: use 300 to 599, or 000 if no answer came")

@@ -7,19 +7,17 @@ from typing import cast
 
 from ..core import advice
 from ..core.printable import printable
+from ..core.protocols import Inspectable
 from ..errors import UsageError
 from ..gates import at
-from ..observe.gate_views import gate_view
+from ..observe.gate_views import GateView, gate_view
 from ..store import url
-from .arguments import Parser
+from .arguments import Namespace, Parser
 from .json_out import print_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..core.protocols import Inspectable
     from ..gates.sql import Sql
-    from ..observe.gate_views import GateView
-    from .arguments import Namespace
 
 _PURPOSE = """\
 Inspect and manage the gate that keeps stale holders from writing to TARGET: a path on this machine, a URL, or the
@@ -53,7 +51,7 @@ def main(argv: list[str]) -> int:
     parser = Parser("gate", _PURPOSE, _EXAMPLES)
     parser.add_argument("verb", choices=_VERBS, metavar="VERB", help=", ".join(_VERBS))
     parser.add_argument("target", metavar="TARGET", help="a path, or the URL of a gate")
-    parser.add_argument("--json", action="store_true", help="show: print one JSON object")
+    parser.add_flag("--json", "show: print one JSON object")
     parser.add_argument(
         "--table", metavar="T", action="append", default=[], help="install, remove: a table; may be repeated"
     )

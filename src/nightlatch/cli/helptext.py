@@ -5,10 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import textwrap
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 _ENTRY = re.compile(r"(\S+(?: \S+)*  +)(\S.*)")  # a word or two, a gap, and what it means
 _WIDEST = 26  # of what is explained at its side; a longer one has a line to itself

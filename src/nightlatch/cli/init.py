@@ -35,7 +35,7 @@ _EXAMPLES = """\
 def main(argv: list[str]) -> int:
     parser = Parser("init", _PURPOSE, _EXAMPLES)
     parser.add_argument("file", metavar="FILE", nargs="?", help="with --from-crontab: a crontab (default: yours)")
-    parser.add_argument("--from-crontab", action="store_true", help="turn the lines of a crontab into jobs")
+    parser.add_flag("--from-crontab", "turn the lines of a crontab into jobs")
     args = parser.parse_args(argv)
     if args.file and not args.from_crontab:
         raise UsageError(f"unexpected argument {args.file!r}; did you mean --from-crontab {args.file}?")

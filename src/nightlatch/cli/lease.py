@@ -11,6 +11,7 @@ from ..core.model import check_name
 from ..core.printable import printable
 from ..errors import Busy, LeaseLost, UsageError
 from ..observe import lease_views
+from ..observe.lease_views import LeaseView
 from ..runtime.shared.leases.acquire import acquire
 from ..runtime.shared.leases.lease import ttl_seconds
 from ..store import held, url
@@ -21,7 +22,6 @@ from .json_out import print_json
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..core.protocols import Store
-    from ..observe.lease_views import LeaseView
 
 _PURPOSE = """\
 Hold a lease across several commands of a script.
@@ -68,10 +68,10 @@ def _main(argv: list[str]) -> int:
         "--gate", metavar="TARGET", action="append", default=[], help="acquire: seal this path or URL too"
     )
     parser.add_argument("--grant", help="renew, release: the grant (default: $NIGHTLATCH_GRANT)")
-    parser.add_argument("--force", action="store_true", help="release: even if another process holds it")
+    parser.add_flag("--force", "release: even if another process holds it")
     parser.add_argument("--above", metavar="N", type=int, help="raise: the highest token known to have been given out")
-    parser.add_argument("--held-ok", action="store_true", help="acquire: if it is held, print nothing and exit 0")
-    parser.add_argument("--json", action="store_true", help="print JSON; for a list one object per line")
+    parser.add_flag("--held-ok", "acquire: if it is held, print nothing and exit 0")
+    parser.add_flag("--json", "print JSON; for a list one object per line")
     args = parser.parse_args(argv)
     if args.verb == "list" and args.name:
         raise UsageError(f"list shows them all; for one: {advice.command('lease', 'show', args.name)}")

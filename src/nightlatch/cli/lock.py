@@ -40,9 +40,7 @@ def main(argv: list[str]) -> int:
         default=[],
         help="a path or URL to seal before the command starts: from then on older holders cannot write to it",
     )
-    parser.add_argument(
-        "--held-ok", action="store_true", help="if another process holds the lease: print nothing and exit 0, not 75"
-    )
+    parser.add_flag("--held-ok", "if another process holds the lease: print nothing and exit 0, not 75")
     args = parser.parse_args(ours)
     if not command:
         raise UsageError("no command given: nightlatch lock NAME -- CMD …")

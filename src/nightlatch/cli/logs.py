@@ -6,16 +6,13 @@ import sys
 
 from ..core import advice, statuses
 from ..errors import UsageError
+from ..ledger.records import RunRow
+from ..observe.reader import StoreReader
 from ..observe.run_views import next_of
 from ..runtime.supervisor.run import kept_output
 from ..system import clock, identity
 from .arguments import Parser
 from .reading import open_reader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..ledger.records import RunRow
-    from ..observe.reader import StoreReader
 
 _PURPOSE = """\
 Print the output of a run's command, all attempts together, with secrets removed. For a job, that of its newest run.
@@ -34,8 +31,8 @@ _LOOK_EVERY = 1.0  # seconds between two looks at the ledger while following
 def main(argv: list[str]) -> int:
     parser = Parser("logs", _PURPOSE, _EXAMPLES)
     parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id; or a job")
-    parser.add_argument("-f", action="store_true", help="follow until the run ends")
-    parser.add_argument("--raw", action="store_true", help="print every byte unchanged")
+    parser.add_flag("-f", "follow until the run ends")
+    parser.add_flag("--raw", "print every byte unchanged")
     args = parser.parse_args(argv)
     reader = open_reader(args.store)
     run = reader.ledger.run(args.run) or reader.ledger.newest(args.run) or reader.run(args.run)

@@ -28,10 +28,8 @@ def begin_anew(store: SqlStore) -> None:
 
 def main(argv: list[str]) -> int:
     parser = Parser("migrate", _PURPOSE, _EXAMPLES)
-    parser.add_argument("--dump-sql", action="store_true", help="print the SQL and change nothing")
-    parser.add_argument(
-        "--new", action="store_true", help="SQLite: create a new store although the previous one is gone"
-    )
+    parser.add_flag("--dump-sql", "print the SQL and change nothing")
+    parser.add_flag("--new", "SQLite: create a new store although the previous one is gone")
     args = parser.parse_args(argv)
     store = url.connect(args.store)
     if not isinstance(store, SqlStore):

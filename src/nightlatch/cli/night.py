@@ -5,18 +5,14 @@ from __future__ import annotations
 
 import textwrap
 import time
+from collections.abc import Callable, Sequence
 
 from ..core.printable import printable
 from ..observe import night_rows as rows
+from ..observe.night_rows import NightPart, NightRow
 from . import screen
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ..observe.night_rows import NightPart, NightRow
-
-    Paint = Callable[..., str]
+Paint = Callable[..., str]
 
 WIDE = 100  # columns from which a reason fits into its row
 _MARKS = {

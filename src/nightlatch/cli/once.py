@@ -8,12 +8,11 @@ from ..core import duration, effects
 from ..core.printable import printable
 from ..errors import Busy, InDoubt, UsageError
 from ..system import printing
-from .arguments import Parser, split_command
+from .arguments import Namespace, Parser, split_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..runtime.supervisor.effects.once import EffectOutcome
-    from .arguments import Namespace
 
 _PURPOSE = """\
 Do something to the outside world once: post, pay, send, deploy.
@@ -79,7 +78,7 @@ def main(argv: list[str]) -> int:
         default="0s",
         help="how long to wait while another process does it, or for the probe (default 0s)",
     )
-    parser.add_argument("--json", action="store_true", help="print the outcome as JSON; CMD's output goes to stderr")
+    parser.add_flag("--json", "print the outcome as JSON; CMD's output goes to stderr")
     args = parser.parse_args(ours)
     if not command:
         raise UsageError("no command given: nightlatch once KEY -- CMD …")

@@ -28,10 +28,10 @@ _EXAMPLES = """\
 
 def main(argv: list[str]) -> int:
     parser = Parser("open", _PURPOSE, _EXAMPLES)
-    parser.add_argument("--read-only", action="store_true", help="a session that may look but not change anything")
-    parser.add_argument("--print", action="store_true", help="print the address instead of opening a browser")
-    parser.add_argument("--metrics", action="store_true", help="only print a bearer token for /metrics")
-    parser.add_argument("--revoke", action="store_true", help="only end every session and token")
+    parser.add_flag("--read-only", "a session that may look but not change anything")
+    parser.add_flag("--print", "print the address instead of opening a browser")
+    parser.add_flag("--metrics", "only print a bearer token for /metrics")
+    parser.add_flag("--revoke", "only end every session and token")
     args = parser.parse_args(argv)
     if not args.read_only:
         require_person("open", os.environ.get("NIGHTLATCH_JOB", "") or "pages", args.store)

@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("job", metavar="JOB", help="the job")
     parser.add_argument("--until", metavar="TIME", help="unpause it then: 2d, or 2026-12-01T08:00")
     parser.add_argument("--reason", metavar="TEXT", default="", help="why, for other people")
-    parser.add_argument("--json", action="store_true", help="print the job as JSON")
+    parser.add_flag("--json", "print the job as JSON")
     args = parser.parse_args(argv)
     where = existing(args.store)
     until = moment(args.until, "--until") if args.until else 0.0

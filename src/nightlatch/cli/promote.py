@@ -26,9 +26,9 @@ that."""
 def main(argv: list[str]) -> int:
     parser = Parser("promote", _PURPOSE, "  nightlatch promote articles\n  nightlatch promote articles --force")
     parser.add_argument("job", metavar="JOB", help="the job")
-    parser.add_argument("--force", action="store_true", help="promote without the evidence")
+    parser.add_flag("--force", "promote without the evidence")
     parser.add_argument("--reason", metavar="TEXT", default="", help="why, for the journal")
-    parser.add_argument("--json", action="store_true", help="print the job's stage as JSON")
+    parser.add_flag("--json", "print the job's stage as JSON")
     args = parser.parse_args(argv)
     require_person(f"promote {args.job}", args.job, args.store)
     reader, job, row = named_job(args.store, args.job)

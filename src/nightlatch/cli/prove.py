@@ -12,20 +12,15 @@ import select
 import signal
 import subprocess
 import sys
+from typing import Any
 
+from ..core.protocols import Store
 from ..core.value import value
 from ..errors import Error, StoreUnreachable
 from ..store import url
 from ..system import clock, identity, lifetime, process, proofs
-from .prove_places import PREFIX, places
+from .prove_places import PREFIX, TrialPlace, places
 from .prove_worker import DONE_KEY, LANDED, REFUSED, RENEWAL
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ..core.protocols import Store
-    from .prove_places import TrialPlace
 
 _PATIENCE = 180.0  # seconds to wait for a worker's next line
 _TTL = {"sqlite": 2.0, "postgresql": 3.0, "postgres": 3.0}

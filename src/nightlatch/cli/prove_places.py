@@ -7,15 +7,11 @@ import shutil
 import subprocess
 import tempfile
 from contextlib import closing
+from typing import Any
 
+from ..core.model import Mark
 from ..errors import GateUnreachable, UsageError
 from ..gates import at
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ..core.model import Mark
 
 PREFIX = "nightlatch-prove-"
 

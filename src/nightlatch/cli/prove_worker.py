@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from ..errors import LeaseLost, StaleToken
 from ..runtime.shared.leases.lease import Lease
 from ..store import url
 from .prove_places import places
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 LANDED, REFUSED, FAILED = "landed", "refused", "failed"
 RENEWAL, DONE_KEY = "its renewal", "its done key"  # what it writes to the store

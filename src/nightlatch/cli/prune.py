@@ -35,8 +35,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--keep", metavar="TIME", default="", help="keep runs this long (default: $NIGHTLATCH_KEEP, else 90d)"
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what would be removed; remove nothing")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_flag("--dry-run", "say what would be removed; remove nothing")
+    parser.add_flag("--json", "print one JSON object")
     args = parser.parse_args(argv)
     keep = retention.keep_seconds(args.keep)
     if keep is None:

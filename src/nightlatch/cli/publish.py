@@ -6,12 +6,8 @@ import os
 
 from ..errors import LeaseLost, StaleToken, UsageError
 from ..runtime.child import publishing as run_publishing
-from .arguments import Parser
+from .arguments import Namespace, Parser
 from .in_run import note_refusal
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .arguments import Namespace
 
 _PURPOSE = """\
 Replace DST with SRC as a whole, unless a newer holder of the lease has taken over.
@@ -37,10 +33,10 @@ def main(argv: list[str]) -> int:
     parser.usage = "nightlatch publish SRC DST [options]\n       nightlatch publish --rollback DST [options]"
     parser.add_argument("places", metavar="SRC DST", nargs="+", help="what to publish, and where")
     parser.add_argument("--keep", metavar="N", type=int, help="folder, object: releases to keep (default 5)")
-    parser.add_argument("--rollback", action="store_true", help="folder, object: go back to the previous release")
-    parser.add_argument("--adopt", action="store_true", help="folder: take over a DST that is a plain folder")
-    parser.add_argument("--parents", action="store_true", help="create the folder of DST if it does not exist")
-    parser.add_argument("--json", action="store_true", help="print what was published as one JSON object")
+    parser.add_flag("--rollback", "folder, object: go back to the previous release")
+    parser.add_flag("--adopt", "folder: take over a DST that is a plain folder")
+    parser.add_flag("--parents", "create the folder of DST if it does not exist")
+    parser.add_flag("--json", "print what was published as one JSON object")
     args = parser.parse_args(argv)
     if len(args.places) != (1 if args.rollback else 2):
         raise UsageError("give SRC and DST; with --rollback only DST. `nightlatch publish --help` shows how")

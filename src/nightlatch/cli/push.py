@@ -9,12 +9,8 @@ from ..gates.git import Git
 from ..gates.worktree import Worktree
 from ..runtime.child import publishing as run_publishing
 from ..runtime.child.inherited import Inherited
-from .arguments import Parser
+from .arguments import Namespace, Parser
 from .in_run import note_refusal
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .arguments import Namespace
 
 _PURPOSE = """\
 Push HEAD to BRANCH of REMOTE, unless a newer holder of the lease has taken over.

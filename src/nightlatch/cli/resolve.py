@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from ..core import advice, duration, effects
+from ..core.advice import Advice
 from ..core.effects import STORE_WIDE
 from ..core.printable import printable
 from ..errors import InDoubt, RunEnded, UsageError
 from ..ledger import open_for
+from ..ledger.records import RunRow
 from ..observe import open_decisions
 from ..observe.open_decisions import OpenDecision
-from ..observe.reader import NEEDS_DECISION
+from ..observe.reader import NEEDS_DECISION, StoreReader
 from ..observe.run_views import facts, start
 from ..runtime.supervisor.afterwards import decide
 from . import screen
-from .arguments import Parser
+from .arguments import Namespace, Parser
 from .decisions import current_user, run_of_job, title
 from .json_out import print_json
 from .only_people import require_person
 from .reading import open_reader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.advice import Advice
-    from ..ledger.records import RunRow
-    from ..observe.reader import StoreReader
-    from .arguments import Namespace
 
 _PURPOSE = """\
 Decide the outcome of something in doubt: a run that is in doubt, needs attention or was left behind by its
@@ -70,15 +65,13 @@ def main(argv: list[str]) -> int:
         help="done, failed, again or give-up",
     )
     parser.add_argument("--batch", metavar="NAME", default="", help="the batch that the item is in")
-    parser.add_argument(
-        "--all", action="store_true", help="with --batch, instead of WHAT: all items that need a decision"
-    )
+    parser.add_flag("--all", "with --batch, instead of WHAT: all items that need a decision")
     parser.add_argument("--job", metavar="NAME", default="", help="the job whose run has the key")
     parser.add_argument("--scope", metavar="NAME", default="", help="the scope that the effect is in")
     parser.add_argument(
         "--wait", metavar="TIME", default="5s", help="how long to wait for the lease if it is held (default 5s)"
     )
-    parser.add_argument("--json", action="store_true", help="print the decision as JSON")
+    parser.add_flag("--json", "print the decision as JSON")
     args = parser.parse_args(argv)
     args.__dict__.update(wait=duration.parse(args.wait, what="--wait"))
     if args.all and (not args.batch or args.outcome or args.what not in _OUTCOMES):

@@ -5,26 +5,23 @@ from __future__ import annotations
 import os
 
 from ..core import advice, statuses
+from ..core.job import Job
 from ..core.printable import printable
 from ..core.target import Each
 from ..core.value import replace
 from ..errors import UsageError
 from ..ledger.ledger import Ledger
+from ..ledger.records import RunRow
+from ..observe.reader import StoreReader
 from ..observe.run_views import batch, facts, is_overdue
 from ..runtime.shared import recorded_start
+from ..runtime.shared.recorded_start import RecordedStart
 from ..system import identity
 from . import verdict_line
 from .configured import for_run as configured
 from .decisions import decide, named_run, run_parser, title
 from .json_out import print_json
 from .reading import open_reader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.job import Job
-    from ..ledger.records import RunRow
-    from ..observe.reader import StoreReader
-    from ..runtime.shared.recorded_start import RecordedStart
 
 _PURPOSE = """\
 Try a run again that failed, was cancelled or needs attention, with the same command, options and folder, which are
@@ -43,8 +40,8 @@ _EXAMPLES = """\
 
 def main(argv: list[str]) -> int:
     parser = run_parser("retry", _PURPOSE, _EXAMPLES)
-    parser.add_argument("--later", action="store_true", help="allow the attempt, but start nothing now")
-    parser.add_argument("--again", action="store_true", help="start from the beginning, even if it succeeded")
+    parser.add_flag("--later", "allow the attempt, but start nothing now")
+    parser.add_flag("--again", "start from the beginning, even if it succeeded")
     args, reader, run = named_run(parser, argv)
     waits = run.status == statuses.WAITING and not is_overdue(run)
     if reader.done_elsewhere(run) and not args.again:

@@ -14,13 +14,11 @@ from ..errors import Busy, Error, InDoubt, Stop, UsageError
 from ..runtime.shared import verdict
 from ..runtime.shared.job import go_home, now, read
 from . import verdict_line
-from .arguments import Parser, split_command
+from .arguments import Namespace, Parser, split_command
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from .arguments import Namespace
 
 _PURPOSE = """\
 Run a command once for its key, with a timeout and a budget, and record it. Without a command, run a job of
@@ -62,12 +60,9 @@ def main(argv: list[str]) -> int:
 def add_common(parser: Parser) -> None:
     """Options of every command that starts one run, besides the job's."""
     parser.add_argument("--verdict", metavar="FILE", help="write how it ended, or why it did not begin, as JSON")
-    parser.add_argument(
-        "--held-ok", action="store_true", help="if another process holds the lease: print nothing and exit 0, not 75"
-    )
-    parser.add_argument("--quiet", action="store_true", help=verdict_line.QUIET)
-    parser.add_argument("--dry-run", action="store_true",
-                        help="say what would be done, or why nothing would; claim and start nothing")  # fmt: skip
+    parser.add_flag("--held-ok", "if another process holds the lease: print nothing and exit 0, not 75")
+    parser.add_flag("--quiet", verdict_line.QUIET)
+    parser.add_flag("--dry-run", "say what would be done, or why nothing would; claim and start nothing")
     parser.add_argument("--packed", metavar="FILE", hidden=True)  # the job itself, from another process of ours
 
 

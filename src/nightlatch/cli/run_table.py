@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..core import advice, duration, statuses
+from ..observe.open_decisions import OpenDecision
+from ..observe.run_views import RunView
 from ..runtime.supervisor.afterwards import lapse
 from ..system import clock
 from . import screen
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..observe.open_decisions import OpenDecision
-    from ..observe.run_views import RunView
 
 _COLOURS = (
     dict.fromkeys((*statuses.NEEDS_PERSON, *statuses.FAILURES), screen.RED)

@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--status", metavar="STATUS", choices=STATUSES, help=f"one of {', '.join(STATUSES)}")
     parser.add_argument("--since", metavar="TIME", help="changed within this time, as in 24h or 7d")
     parser.add_argument("--limit", metavar="N", type=int, default=50, help="at most N runs (default 50)")
-    parser.add_argument("--json", action="store_true", help="one JSON object per run")
+    parser.add_flag("--json", "one JSON object per run")
     args = parser.parse_args(argv)
     if args.limit < 1:
         raise UsageError(f"--limit {args.limit}: give a number of at least 1")

@@ -7,7 +7,7 @@ import sys
 
 from ..config import crontab as crontabs
 from ..config import place
-from ..config.load import alerts_of, load
+from ..config.load import Config, alerts_of, load
 from ..config.settings import meant
 from ..core.printable import printable
 from ..observe.traces.export import is_wanted
@@ -19,7 +19,6 @@ from .arguments import Parser
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..config.load import Config
     from ..web.server import PagesServer
 
 _PURPOSE = """\
@@ -43,12 +42,12 @@ _EXAMPLES = """\
 
 def main(argv: list[str]) -> int:
     parser = Parser("serve", _PURPOSE, _EXAMPLES)
-    parser.add_argument("--only-pages", action="store_true", help="start nothing: only show the pages")
-    parser.add_argument("--read-only", action="store_true", help="with --only-pages: pages that cannot change anything")
+    parser.add_flag("--only-pages", "start nothing: only show the pages")
+    parser.add_flag("--read-only", "with --only-pages: pages that cannot change anything")
     parser.add_argument(
         "--port", metavar="PORT", type=int, help="port of the pages (default 4747, or the next free one)"
     )
-    parser.add_argument("--no-pages", action="store_true", help="do not show the pages")
+    parser.add_flag("--no-pages", "do not show the pages")
     parser.add_argument("--child", action="store_true", hidden=True, help="end when standard input does")
     args = parser.parse_args(argv)
     if args.only_pages:

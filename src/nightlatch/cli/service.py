@@ -13,12 +13,9 @@ from ..core.printable import printable
 from ..errors import BadConfig, UsageError
 from ..store import url
 from ..system import services
+from ..system.services import Service
 from .arguments import Parser
 from .json_out import print_json
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..system.services import Service
 
 _PURPOSE = """\
 Run `nightlatch serve` from login on (from boot on, if lingering is enabled), as a systemd user unit or, on macOS, a
@@ -44,7 +41,7 @@ _SHOWN = 10  # lines of its log
 def main(argv: list[str]) -> int:
     parser = Parser("service", _PURPOSE, _EXAMPLES)
     parser.add_argument("verb", metavar="VERB", choices=list(_VERBS), help="install, uninstall or status")
-    parser.add_argument("--json", action="store_true", help="status: print one JSON object")
+    parser.add_flag("--json", "status: print one JSON object")
     args = parser.parse_args(argv)
     if args.verb != "install" and not place.find():
         raise BadConfig("which service? Change to the folder of its nightlatch.toml, or name that: --config FILE")

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from ..core import advice, duration, statuses
 from ..core.effects import BEGUN, IN_DOUBT, STORE_WIDE
 from ..core.printable import printable
 from ..errors import UsageError
-from ..observe import night_rows, open_decisions
-from ..observe.details import details, newest_plan
+from ..ledger.effects import Effect
+from ..ledger.records import Attempt
+from ..observe import open_decisions, run_facts
+from ..observe.details import Details, details, newest_plan
+from ..observe.open_decisions import OpenDecision
+from ..observe.timeline import Event
+from ..runtime.shared.plan import Plan
 from ..runtime.supervisor.afterwards import lapse
 from . import screen
 from .arguments import Parser
 from .json_out import print_json
 from .reading import open_reader
 from .run_table import colour_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from ..ledger.effects import Effect
-    from ..ledger.records import Attempt
-    from ..observe.details import Details
-    from ..observe.open_decisions import OpenDecision
-    from ..observe.timeline import Event
-    from ..runtime.shared.plan import Plan
 
 _PURPOSE = """\
 Show one run: its attempts, its timeline from the journal, what was refused, the end of its output, and what to
@@ -50,8 +46,8 @@ _LONGEST = 400  # characters of a command, or of a line of output
 def main(argv: list[str]) -> int:
     parser = Parser("show", _PURPOSE, _EXAMPLES)
     parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id; or a job")
-    parser.add_argument("--plan", action="store_true", help="show the job's newest dry-run")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_flag("--plan", "show the job's newest dry-run")
+    parser.add_flag("--json", "print one JSON object")
     args = parser.parse_args(argv)
     reader = open_reader(args.store)
     run = reader.ledger.run(args.run) or reader.ledger.newest(args.run)
@@ -182,7 +178,7 @@ def _items(seen: Details) -> list[str]:
 
 
 def _refused_starts(seen: Details) -> list[str]:
-    cells = [[screen.local(one.last), printable(night_rows.times(one))] for one in seen.refused_starts]
+    cells = [[screen.local(one.last), printable(run_facts.refused_times(one))] for one in seen.refused_starts]
     return [screen.cut(line, max(screen.width(), 60)) for line in screen.columns(cells, elastic=())]
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from ..core import advice
 from ..core.printable import printable
-from ..core.row import COLLAPSED, NEVER, RAN
+from ..core.row import COLLAPSED, NEVER, RAN, SlotRecord
 from ..core.schedule import counted, name_of
 from ..core.stage import UNATTENDED
 from ..errors import UsageError
 from ..ledger import open_for
 from ..observe import slots, stages
+from ..observe.reader import StoreReader
+from ..observe.slots import JobLine
 from ..scheduler.people import JobSlots
 from ..system import clock
 from . import screen
@@ -19,12 +21,6 @@ from .json_out import print_json
 from .only_people import require_person
 from .reading import open_reader, since_of
 from .times import moment
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.row import SlotRecord
-    from ..observe.reader import StoreReader
-    from ..observe.slots import JobLine
 
 _PURPOSE = """\
 Show the outcome of every slot (due time): ran, collapsed into a later one, or skipped, with the reason.
@@ -49,7 +45,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--from", metavar="TIME", help="after a wrong clock: schedule the job's slots from this time on again"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser.add_flag("--json", "one JSON object per line")
     args = parser.parse_args(argv)
     onward = getattr(args, "from")
     if (args.skip or onward) and not args.job:

@@ -23,8 +23,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("amounts", metavar="UNIT=AMOUNT", nargs="+")
     parser.add_argument("--model", metavar="NAME", help="the model that was called")
     parser.add_argument("--tag", metavar="TAG", help="count it under this tag, as in site=example.org")
-    parser.add_argument("--extra", action="store_true",
-                        help="count it in addition to the calls that the gateway meters")  # fmt: skip
+    parser.add_flag("--extra", "count it in addition to the calls that the gateway meters")
     args = parser.parse_args(argv)
     about = {word: text for word, text in (("model", args.model), ("tag", args.tag), ("extra", args.extra)) if text}
     reply = send(do="spend", **about, **budget.amounts(args.amounts))

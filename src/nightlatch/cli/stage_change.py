@@ -5,18 +5,15 @@ from __future__ import annotations
 from ..config import place
 from ..config.load import load
 from ..core import stage as stages
+from ..core.job import Job
 from ..core.printable import printable
+from ..core.row import Row
 from ..errors import UsageError
 from ..ledger import open_for
+from ..observe.reader import StoreReader
 from ..runtime.supervisor.run import counting
 from .decisions import current_user
 from .reading import open_reader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.job import Job
-    from ..core.row import Row
-    from ..observe.reader import StoreReader
 
 
 def named_job(store: str | None, name: str) -> tuple[StoreReader, Job, Row]:

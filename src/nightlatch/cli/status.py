@@ -8,8 +8,9 @@ from .. import exits
 from ..core import advice
 from ..core.value import replace
 from ..observe import lease_views, night_rows, nightly, run_facts
+from ..observe.night_rows import NightRow
 from ..observe.overview import Overview, last_night, overview
-from ..observe.reader import NoStore
+from ..observe.reader import NoStore, StoreReader
 from ..system import clock, printing
 from . import night, screen
 from .arguments import Parser
@@ -35,21 +36,13 @@ _OTHERS = 10  # leases that other machines had
 _SHOWN = {"needs you": 15, "running": 10, "waiting": 5, "done": 10}  # how many rows of each
 
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..observe.night_rows import NightRow
-    from ..observe.reader import StoreReader
-
-
 def main(argv: list[str]) -> int:
     parser = Parser("status", _PURPOSE, _EXAMPLES)
     parser.add_argument("--since", metavar="TIME", help="how far to look back (default: to 22:00 of that evening)")
-    parser.add_argument(
-        "--exit-code", action="store_true", help="print nothing; exit with 1 if something needs you, else 0"
-    )
-    parser.add_argument("--markdown", action="store_true", help="print it as a report in Markdown")
-    parser.add_argument("--html", action="store_true", help="print it as an HTML page without links")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_flag("--exit-code", "print nothing; exit with 1 if something needs you, else 0")
+    parser.add_flag("--markdown", "print it as a report in Markdown")
+    parser.add_flag("--html", "print it as an HTML page without links")
+    parser.add_flag("--json", "print one JSON object")
     args = parser.parse_args(argv)
     since = since_of(args.since)
     try:

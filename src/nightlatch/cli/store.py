@@ -7,10 +7,12 @@ import glob
 import os
 import shutil
 import sys
+from collections.abc import Callable
 
 from ..core import advice
 from ..core.passwords import hide_password
 from ..core.printable import printable
+from ..core.protocols import Store
 from ..errors import Busy, UsageError
 from ..ledger import location
 from ..runtime.supervisor.afterwards import lapse
@@ -21,13 +23,7 @@ from .json_out import print_json
 from .only_people import require_person
 from .reading import existing
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..core.protocols import Store
-
-    Part = tuple[str, Callable[[], object]]  # what it is, and what removes it
+Part = tuple[str, Callable[[], object]]  # what it is, and what removes it
 
 _PURPOSE = """\
 Show or remove the store as a whole.
@@ -46,8 +42,8 @@ _EXAMPLES = """\
 def main(argv: list[str]) -> int:
     parser = Parser("store", _PURPOSE, _EXAMPLES)
     parser.add_argument("verb", metavar="VERB", choices=("show", "remove"), help="show or remove")
-    parser.add_argument("--yes", action="store_true", help="remove: do not ask")
-    parser.add_argument("--json", action="store_true", help="show: print one JSON object")
+    parser.add_flag("--yes", "remove: do not ask")
+    parser.add_flag("--json", "show: print one JSON object")
     args = parser.parse_args(argv)
     if args.verb == "remove":
         require_person("store remove", "", args.store)

@@ -22,7 +22,7 @@ _EXAMPLES = """\
 
 def main(argv: list[str]) -> int:
     parser = Parser("tick", _PURPOSE, _EXAMPLES)
-    parser.add_argument("--detach", action="store_true", help="do not wait for the runs to end")
+    parser.add_flag("--detach", "do not wait for the runs to end")
     args = parser.parse_args(argv)
     code = server(args.store).tick(detach=args.detach)
     # Alerts that no run sends: an overdue slot, a reminder, the digest.

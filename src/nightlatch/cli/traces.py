@@ -7,15 +7,12 @@ import os
 from ..core.printable import printable
 from ..errors import UsageError
 from ..observe.traces import export, follow, spans
+from ..observe.traces.spans import Span
 from ..store import url
 from . import screen
 from .arguments import Parser
 from .json_out import print_json
 from .reading import existing, open_reader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..observe.traces.spans import Span
 
 _PURPOSE = """\
 Show a run as a trace: the run, its attempts, their items, steps, effects and calls to models, with the ids that an
@@ -35,8 +32,8 @@ def main(argv: list[str]) -> int:
     parser.usage = "nightlatch traces (RUN | send [RUN]) [options]"
     parser.add_argument("what", metavar="WHAT", help="a run, or send")
     parser.add_argument("run", metavar="RUN", nargs="?", help="send only this one, again")
-    parser.add_argument("--follow", action="store_true", help="send: keep sending until standard input is closed")
-    parser.add_argument("--json", action="store_true", help="one JSON object per span")
+    parser.add_flag("--follow", "send: keep sending until standard input is closed")
+    parser.add_flag("--json", "one JSON object per span")
     args = parser.parse_args(argv)
     if args.what == "send":
         return _send(args.store, args.run, go_on=args.follow)

@@ -21,7 +21,7 @@ End a job's pause. The job continues with its next slot; slots that came due dur
 def main(argv: list[str]) -> int:
     parser = Parser("unpause", _PURPOSE, "  nightlatch unpause articles")
     parser.add_argument("job", metavar="JOB", help="the job")
-    parser.add_argument("--json", action="store_true", help="print the job as JSON")
+    parser.add_flag("--json", "print the job as JSON")
     args = parser.parse_args(argv)
     where = existing(args.store)
     require_person(f"unpause {args.job}", args.job, args.store)

@@ -10,17 +10,13 @@ from ..core.printable import printable
 from ..core.units import UNITS
 from ..errors import UsageError
 from ..observe import figures
+from ..observe.reader import StoreReader
 from ..observe.usage_report import BY, NO_END, REPORTED, WITH_REPORTED, UsageReport, UsageRow, report
 from ..system import clock
 from . import screen, usage_changes
-from .arguments import Parser
+from .arguments import Namespace, Parser
 from .json_out import print_json
 from .reading import open_reader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..observe.reader import StoreReader
-    from .arguments import Namespace
 
 _PURPOSE = f"""\
 Show what runs have used ({", ".join(UNITS)}) by job, or by any of {", ".join(BY)}: with shares, the typical
@@ -47,10 +43,10 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--since", metavar="TIME", default="30d", help="how far to look back, or a day (default 30d)")
     parser.add_argument("--until", metavar="TIME", help="how long ago to stop, or a day (default: now)")
-    parser.add_argument("--csv", action="store_true", help="comma-separated values, with a header")
-    parser.add_argument("--json", action="store_true", help="one JSON object per line")
-    parser.add_argument("--changes", action="store_true", help="for a job: when it left its usual level, and why")
-    parser.add_argument("--usual", action="store_true", help="for a job: accept its new level as the usual one")
+    parser.add_flag("--csv", "comma-separated values, with a header")
+    parser.add_flag("--json", "one JSON object per line")
+    parser.add_flag("--changes", "for a job: when it left its usual level, and why")
+    parser.add_flag("--usual", "for a job: accept its new level as the usual one")
     args = parser.parse_args(argv)
     reader = open_reader(args.store, listing=True)
     if args.changes or args.usual:

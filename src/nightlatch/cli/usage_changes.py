@@ -9,18 +9,14 @@ from ..core.printable import printable
 from ..errors import UsageError
 from ..ledger import kinds, open_for
 from ..observe import figures
-from ..observe.changes import job_changes
+from ..observe.changes import JobChanges, LevelChange, job_changes
 from ..observe.levels import FEWEST
+from ..observe.reader import StoreReader
 from . import screen
+from .arguments import Namespace
 from .decisions import current_user
 from .json_out import print_json
 from .reading import existing, open_reader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..observe.changes import JobChanges, LevelChange
-    from ..observe.reader import StoreReader
-    from .arguments import Namespace
 
 _SHOWN = 12  # changes; --json has all of them
 _LONGEST = 60  # characters of a fact

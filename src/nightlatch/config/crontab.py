@@ -10,6 +10,8 @@ import datetime
 import os
 import re
 import shlex
+from collections.abc import Iterator
+from typing import Any
 
 from ..core import options, schedule
 from ..core.advice import quoted
@@ -17,11 +19,6 @@ from ..core.job import Job
 from ..core.options import FILE, RUN
 from ..core.value import value
 from ..errors import UsageError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
 
 _VARIABLE = re.compile(r"""\s*(["']?)([A-Za-z_]\w*)\1\s*=\s*(.*?)\s*$""")
 _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")  # of a shell, with its quotes

@@ -5,12 +5,9 @@ from __future__ import annotations
 import datetime
 
 from ..core import schedule
+from ..core.job import Job
 from ..core.value import value
 from ..system import zone
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.job import Job
 
 SHOWN = 3  # slots that come next
 _AROUND = 2  # slots on each side of a change

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from itertools import islice, pairwise
+from typing import Any
 
 from ..core import duration, hosts, options, schedule
 from ..core.agent import for_agent
 from ..core.batch import Batch
 from ..core.job import Job
 from ..core.model import check_name
-from ..core.options import BATCH, FILE, as_setting
+from ..core.options import BATCH, FILE, Option, as_setting
 from ..core.target import Command
 from ..core.value import replace
 from ..errors import BadOption, UsageError
 from ..system import zone
 from .examples import EXAMPLES
-from .targets import TARGETS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
-
-    from ..core.options import Option
-    from .settings import Section
-    from .targets import Found
+from .settings import Section
+from .targets import TARGETS, Found
 
 PER_HOST = ("command", "cwd", "env", "env_file")
 

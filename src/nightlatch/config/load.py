@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Iterator
+from typing import Any
 
+from ..core.job import Job
 from ..core.value import replace, value
 from ..errors import BadConfig
 from ..system import identity, storage, zone
 from . import lines
 from .jobs import ALERTS, Jobs
-from .mistakes import Mistakes, shown
+from .mistakes import Mistakes, Path, shown
 from .settings import SETTINGS, Section, default_at_once, default_interpreter
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from ..core.job import Job
-    from .mistakes import Path
 
 TABLES = ("defaults", "jobs")
 RESERVED = ("keep",)

@@ -5,16 +5,13 @@ Amounts are in usd: for a million tokens, a thousand searches, one call.
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..core import budget, checks
+from ..core.budget import Cap
 from ..core.metering import price
 from ..errors import UsageError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ..core.budget import Cap
-    from .settings import Section
+from .settings import Section
 
 KINDS = (*price.INPUTS, *price.OUTPUTS, price.WEB_SEARCH)  # what a price may be given for
 GATEWAY = ("ceiling", "allow")

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from ..core.printable import printable
 from ..errors import BadConfig
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    Path = tuple[str, ...]  # of a key: ("jobs", "articles", "timeout")
+Path = tuple[str, ...]  # of a key: ("jobs", "articles", "timeout")
 
 
 class Mistakes:

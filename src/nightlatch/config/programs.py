@@ -7,11 +7,8 @@ import shlex
 import shutil
 
 from ..core.batch import unpack
+from ..core.job import Job
 from ..core.target import Each, Function
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.job import Job
 
 # Built-ins and keywords of the shell: a line that begins with one is not a program with its arguments.
 _OF_THE_SHELL = frozenset((

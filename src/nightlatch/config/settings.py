@@ -14,18 +14,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from ..core import checks
 from ..errors import UsageError
 from ..system import storage, zone
-from .mistakes import shown
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from typing import Any
-
-    from .mistakes import Mistakes, Path
+from .mistakes import Mistakes, Path, shown
 
 
 class Section:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable
+from typing import Any
 
 from ..core import checks
 from ..core.agent import AgentRequest, flat
@@ -12,11 +14,6 @@ from ..core.target import Command, Function
 from ..core.value import value
 from ..errors import UsageError
 from .mistakes import shown
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 _LONGEST = 128 * 1024 - 1  # bytes of one word, for the kernel
 

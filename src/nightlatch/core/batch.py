@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..errors import BadOption, UsageError
 from . import breaker, budget, options
+from .budget import Cap
 from .job import GATEWAY, LOST_POLICIES, METERS, Job, metering_of
 from .options import BATCH, as_flag
 from .target import Each
@@ -13,7 +14,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from .budget import Cap
     from .options import Names
 
 FORMATS = ("jsonl", "csv", "lines")

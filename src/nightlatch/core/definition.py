@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from .row import BEFORE
+from .row import BEFORE, Row
 from .value import replace
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .row import Row
 
 SAME, NEW, OLD = "same", "new", "old"
 

@@ -12,6 +12,7 @@ from . import duration, options, target
 from .model import check_name
 from .options import OF_A_START, OF_CODE, OF_THE_FILE, as_flag
 from .stage import HOLDS, PROMOTE_AFTER, STAGES, START, WRITES
+from .target import Command, Each, Function
 from .tenure import MINIMUM_TTL
 from .units import METERED
 from .value import replace, value
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from .budget import Cap
     from .options import Names
-    from .target import Command, Each, Function
 
 BY_HAND = "by-hand-"  # how the key of a run without one begins
 LOST_POLICIES = ("again", "doubt")

@@ -9,7 +9,7 @@ one run of all that came due meanwhile. So nothing is pending, and a dead machin
 from __future__ import annotations
 
 from .job import CANCEL, NONE, ONE, SKIP
-from .row import COLLAPSED, SKIPPED, Claim, SlotRecord
+from .row import COLLAPSED, SKIPPED, Claim, Row, SlotRecord
 from .schedule import COUNTED
 from .stage import MANUAL, UNATTENDED
 from .value import replace, value
@@ -17,8 +17,6 @@ from .value import replace, value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-    from .row import Row
 
 TURN = 30.0  # seconds between the turns of two hosts
 UNBEGUN = 30.0  # seconds after which a claim that nobody began is taken over, where the store has a clock

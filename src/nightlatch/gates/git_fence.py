@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 
 from ..core import fence
+from ..core.fence import KeptMark, Refusal
 from ..errors import GateUnreachable, StaleToken, StoreUnreachable
 from ..store import url as store_url
 from ..store.git import names
-from ..store.git.objects import Pack
+from ..store.git.objects import Commit, Pack
 from ..store.git.repository import Moved, PushRefused, RefMove, Repository
 from ..system import clock, durable, identity
 from . import git_seen, refusals
@@ -17,9 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..core.fence import KeptMark, Refusal
     from ..core.model import KnownGrants, Mark
-    from ..store.git.objects import Commit
     from ..store.git.remote import Remote
 
 TIMEOUT = 30.0

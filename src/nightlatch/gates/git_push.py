@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ..errors import Conflict, GateUnreachable, StaleToken
 from ..store.git.git_errors import is_full, line_with
-from ..store.git.repository import verdict
+from ..store.git.repository import RefMove, verdict
 from ..system import program
-from .git_fence import MAX_TRIES, TIMEOUT, gate_errors
+from .git_fence import MAX_TRIES, TIMEOUT, BranchFence, gate_errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from ..core.fence import KeptMark
     from ..core.model import Mark
-    from ..store.git.repository import RefMove
-    from .git_fence import BranchFence
     from .worktree import Worktree
 
 _MAX_REBASES = 3  # how often to rebase onto a branch that somebody else moved

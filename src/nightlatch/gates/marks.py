@@ -11,6 +11,7 @@ import os
 from contextlib import contextmanager
 
 from ..core import fence
+from ..core.fence import KeptMark, Landing, Refusal
 from ..core.value import replace
 from ..errors import GateUnreachable, StaleToken
 from ..system import clock, durable, filelock, identity, process, storage
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import TypeVar
 
-    from ..core.fence import KeptMark, Landing, Refusal
     from ..core.model import KnownGrants, Mark
 
     T = TypeVar("T")

@@ -13,7 +13,7 @@ from ..system import clock, identity
 from . import releases
 from .bearer import present
 from .bucket import Bucket
-from .pointer import Cell
+from .pointer import Cell, Pointer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from ..core.model import KnownGrants, Mark
     from ..core.protocols import Bearer
-    from .pointer import Pointer
 
 KEEP = 5
 _REFUSALS = 16  # kept in the pointer

@@ -6,7 +6,7 @@ import json
 import os
 
 from ..core import fence
-from ..core.fence import Refusal
+from ..core.fence import KeptMark, Landing, Refusal
 from ..core.value import replace, value
 from ..errors import GateUnreachable
 from ..system import clock, identity
@@ -15,7 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..core.fence import KeptMark, Landing
     from .bucket import Bucket, Version
 
 PATIENCE = 30.0  # seconds in which a change has to land

@@ -5,7 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 from ..core import checks, fence
-from ..core.model import check_name
+from ..core.fence import KeptMark, Refusal
+from ..core.model import KnownGrants, Mark, check_name
 from ..core.value import replace
 from ..errors import GateUnreachable, StaleToken, UsageError
 from ..system import clock, extras
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Protocol
 
-    from ..core.fence import KeptMark, Refusal
-    from ..core.model import KnownGrants, Mark
     from ..core.protocols import Bearer
 
     class GateMarks(Protocol):

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from ..core import advice, statuses
+from ..core.advice import Advice
 from ..core.value import value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.advice import Advice
-    from ..ledger.agents import AgentRow
-    from .reader import StoreReader
+from ..ledger.agents import AgentRow
+from .reader import StoreReader
 
 
 @value(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import date
 from statistics import median
 
@@ -9,16 +10,10 @@ from ..core import statuses
 from ..core.row import SKIPPED
 from ..core.value import value
 from ..ledger import kinds
+from ..ledger.history import RunPoint
 from . import rise
-from .levels import Levels, Point, levels
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from ..ledger.history import RunPoint
-    from .levels import Shift
-    from .reader import StoreReader
+from .levels import Levels, Point, Shift, levels
+from .reader import StoreReader
 
 _FIGURES: dict[str, Callable[[RunPoint], float]] = {
     "usd": lambda point: point.amounts.usd,

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..core import advice, statuses
+from ..core.advice import Advice
+from ..core.units import Amounts
 from ..core.value import value
 from ..ledger import kinds
+from ..ledger.records import Attempt, Entry, RunRow
+from ..ledger.refused_starts import RefusedStart
 from ..runtime.shared import plan
+from ..runtime.shared.plan import Plan
 from ..runtime.supervisor.run import kept_output
 from . import open_decisions
+from .open_decisions import OpenDecision
+from .reader import StoreReader
 from .run_views import RunView, attempt_facts, choices, entry_facts, view
-from .timeline import timeline
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ..core.advice import Advice
-    from ..core.units import Amounts
-    from ..ledger.records import Attempt, Entry, RunRow
-    from ..ledger.refused_starts import RefusedStart
-    from ..runtime.shared.plan import Plan
-    from .open_decisions import OpenDecision
-    from .reader import StoreReader
-    from .timeline import Event
+from .timeline import Event, timeline
 
 _TAIL = 10  # lines of output
 _STEPS = 1000  # entries of steps in an outline

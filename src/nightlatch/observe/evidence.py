@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from ..core import stage as stages
 from ..core import statuses
+from ..core.job import Job
+from ..core.row import Row
 from ..core.value import value
 from ..ledger import kinds
 from . import open_decisions
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.job import Job
-    from ..core.row import Row
-    from .reader import StoreReader
+from .reader import StoreReader
 
 
 @value(frozen=True, kw_only=True)

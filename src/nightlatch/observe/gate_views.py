@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 
 from ..core import advice
+from ..core.advice import Advice
+from ..core.fence import KeptMark, Refusal
+from ..core.protocols import Inspectable
 from ..core.value import value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.advice import Advice
-    from ..core.fence import KeptMark, Refusal
-    from ..core.protocols import Inspectable
 
 
 @value(frozen=True, kw_only=True)

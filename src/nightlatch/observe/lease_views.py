@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..core import advice
+from ..core.advice import Advice
 from ..core.effects import typed
 from ..core.value import value
 from ..runtime.supervisor.afterwards import lapse
@@ -10,7 +11,6 @@ from ..system import clock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..core.advice import Advice
     from ..core.model import Begun, Record
     from ..core.protocols import Store
     from ..ledger.ledger import Ledger

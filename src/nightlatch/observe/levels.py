@@ -7,14 +7,11 @@ shift needs the median of three runs to leave the level, and two of them to agre
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from math import exp, log
 from statistics import median
 
 from ..core.value import replace, value
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 FEWEST = 12  # runs before anything is called usual
 SETTLED = 30  # runs at a new level make it the usual one, without a person

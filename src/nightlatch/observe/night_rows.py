@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import median
 
 from ..core import advice, statuses
+from ..core.advice import Advice
 from ..core.value import value
+from ..ledger.records import RunRow
 from ..runtime.supervisor.afterwards import lapse
 from ..system import clock
 from . import figures, run_facts
+from .overview import Overview
+from .reader import StoreReader
+from .run_views import RunView
 from .verdict import expected_end
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..core.advice import Advice
-    from ..ledger.records import RunRow
-    from ..ledger.refused_starts import RefusedStart
-    from .overview import Overview
-    from .reader import StoreReader
-    from .run_views import RunView
 
 DOUBT, PERSON, BROKEN, WORKS, WELL, WAITS = "doubt", "person", "broken", "works", "well", "waits"  # marks
 _STRIP = 8  # runs of a sparkline
@@ -116,16 +111,17 @@ def waiting(seen: Overview) -> list[NightRow]:
 def waiting_besides_runs(seen: Overview) -> list[NightRow]:
     """Jobs that were not started, since their budget is spent; and those that have earned the next stage."""
     refused = [
-        NightRow(mark=WAITS, job=one.job, word="not started", at=one.last, reason=times(one), next=advice.to("usage"))
+        NightRow(
+            mark=WAITS,
+            job=one.job,
+            word="not started",
+            at=one.last,
+            reason=run_facts.refused_times(one),
+            next=advice.to("usage"),
+        )
         for one in seen.unaffordable
     ]
     return [*refused, *_earned(seen)]
-
-
-def times(one: RefusedStart) -> str:
-    """How often a start was refused, and why."""
-    often = f"{one.count} times since {run_facts.at(one.first)}: " if one.count > 1 else ""
-    return often + one.reason.removeprefix(f"{one.job} is not started: ")
 
 
 def _besides(seen: Overview) -> list[NightRow]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Callable
 from datetime import date, timedelta
 from statistics import median
 
@@ -11,15 +12,10 @@ from ..core.printable import printable
 from ..ledger import kinds
 from ..system import clock
 from . import evening, night_rows, run_facts, verdict
+from .overview import Overview
+from .reader import StoreReader
+from .run_views import RunView
 from .verdict import ENOUGH_RUNS, Night
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .overview import Overview
-    from .reader import StoreReader
-    from .run_views import RunView
 
 _WEEKS = 8  # from which the usual of a weekday is computed
 _SHOWN = 20  # rows of a part

@@ -4,16 +4,13 @@ and runs that other machines have left behind."""
 from __future__ import annotations
 
 from ..core import advice, effects
+from ..core.advice import Advice
 from ..core.effects import BEGUN, IN_DOUBT, STORE_WIDE
 from ..core.value import value
+from ..ledger.effects import Effect
 from ..runtime.supervisor.afterwards import lapse
 from ..runtime.supervisor.run.begun import sentence
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.advice import Advice
-    from ..ledger.effects import Effect
-    from .reader import StoreReader
+from .reader import StoreReader
 
 _MOST = 200
 

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from ..core import statuses
+from ..core.row import Row
 from ..core.schedule import name_of
 from ..core.value import value
 from ..errors import StoreUnreachable
-from ..ledger.refused_starts import BUDGET
+from ..ledger.outbox import Message
+from ..ledger.records import RunRow
+from ..ledger.refused_starts import BUDGET, RefusedStart
 from ..runtime.supervisor.afterwards import lapse
 from ..system import clock
 from . import agent_views, evening, open_decisions, slots, stages
-from .reader import NEEDS_DECISION
-from .run_views import is_overdue, view
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.row import Row
-    from ..ledger.outbox import Message
-    from ..ledger.records import RunRow
-    from ..ledger.refused_starts import RefusedStart
-    from .agent_views import AgentView
-    from .open_decisions import OpenDecision
-    from .reader import StoreReader
-    from .run_views import RunView
+from .agent_views import AgentView
+from .open_decisions import OpenDecision
+from .reader import NEEDS_DECISION, StoreReader
+from .run_views import RunView, is_overdue, view
 
 _MOST = 200  # runs of one status, so that the view of a night does not scan years
 _DAY = 86400.0

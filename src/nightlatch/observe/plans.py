@@ -8,14 +8,11 @@ from ..core import advice, statuses
 from ..core.value import value
 from ..errors import UsageError
 from ..gates.worktree import Worktree
+from ..ledger.records import RunRow
 from ..runtime.supervisor.publishing.guard import guard_of
 from ..runtime.supervisor.publishing.held import planned
 from ..runtime.supervisor.run.rows import read_row
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..ledger.records import RunRow
-    from .reader import StoreReader
+from .reader import StoreReader
 
 
 @value(frozen=True, kw_only=True)

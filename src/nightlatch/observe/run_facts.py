@@ -6,16 +6,13 @@ import time
 
 from ..core import duration, statuses
 from ..ledger import kinds
+from ..ledger.records import RunRow
+from ..ledger.refused_starts import RefusedStart
 from ..runtime.supervisor.run import kept_output
 from ..system import clock
 from . import verdict
-from .verdict import RunFacts
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..ledger.records import RunRow
-    from .reader import StoreReader
-    from .verdict import Headline
+from .reader import StoreReader
+from .verdict import Headline, RunFacts
 
 
 def run_verdict(reader: StoreReader, run: RunRow, status: str = "") -> Headline:
@@ -77,6 +74,12 @@ def at(moment: float) -> str:
     shown = time.localtime(moment)
     near = abs(clock.wall() - moment) < 86400
     return time.strftime("%H:%M" if near else "%d %b %H:%M", shown)
+
+
+def refused_times(one: RefusedStart) -> str:
+    """How often a start was refused, and why."""
+    often = f"{one.count} times since {at(one.first)}: " if one.count > 1 else ""
+    return often + one.reason.removeprefix(f"{one.job} is not started: ")
 
 
 def _is_money(reason: str) -> bool:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ..core import row as rows
-from ..core.row import COLLAPSED, NEVER, RAN, SKIPPED
+from ..core.row import COLLAPSED, NEVER, RAN, SKIPPED, Claim, Row, SlotRecord
 from ..core.schedule import COUNTED, name_of
 from ..core.stage import MANUAL
 from ..core.value import value
 from ..ledger.slots import merged
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ..core.row import Claim, Row, SlotRecord
-    from .reader import StoreReader
+from .reader import StoreReader
 
 OVERDUE = 600.0  # seconds after its time without a claim
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ..config import place
 from ..config.load import load
 from ..core import advice
 from ..core import row as rows
 from ..core import stage as stages
+from ..core.job import Job
+from ..core.row import Row
 from ..core.stage import MANUAL, SUPERVISED, UNATTENDED, WRITES
 from ..errors import BadConfig
 from . import evidence
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ..core.job import Job
-    from ..core.row import Row
-    from .reader import StoreReader
+from .reader import StoreReader
 
 
 def sentence(job: Job, row: Row | None) -> str:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..core import duration
 from ..core.effects import BEGUN, DONE
 from ..core.printable import logfmt
 from ..core.units import UNITS
 from ..core.value import replace, value
 from ..ledger import kinds
+from ..ledger.records import Entry
 from ..store.held import time_of
 from ..system import identity
 from . import figures
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..ledger.records import Entry
 
 _COMMIT, _SHORT = 40, 12  # characters of a commit, and of one that is shown
 _FEW = 3  # up to this many steps in a row are shown one by one

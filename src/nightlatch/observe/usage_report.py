@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from calendar import monthrange
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 from statistics import median
 from types import MappingProxyType
+from typing import Any
 
 from ..core.units import UNITS, Amounts
 from ..core.value import made, replace, value
 from ..ledger.tally import FAILED, NO_END
 from ..ledger.typed_table import amounts
 from ..system import clock
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
-
-    from .reader import StoreReader
+from .reader import StoreReader
 
 BY = ("job", "day", "model", "step", "agent", "kind", "tag", "host")
 REPORTED = ("step", "agent", "kind")  # of single reports, which are kept as long as their runs

@@ -6,16 +6,14 @@ here; a front end that writes HTML still has to escape it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..core import printable, statuses
 from ..core.value import value
 from . import figures
 from .figures import count, money, number_word, ordinal, percent, span
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Clock = Callable[[float], str]  # a moment as 02:51, in the ledger's time zone
+Clock = Callable[[float], str]  # a moment as 02:51, in the ledger's time zone
 
 CALM, DECIDE, ALARM = "calm", "decide", "alarm"  # green, amber, red
 

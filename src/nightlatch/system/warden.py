@@ -26,6 +26,7 @@ from .warden_messages import (
     SIGNALLED,
     TIMED_OUT,
     Ended,
+    Report,
     Started,
     WardenDied,
     receive,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
     from ..core.tenure import Tenure
     from .lifetime import Lifetime
-    from .warden_messages import Report
 
 __all__ = ["LEFTOVERS", "LOST", "OVERDUE", "SIGNALLED", "TIMED_OUT", "Warden"]
 

@@ -18,6 +18,7 @@ from .warden_messages import (
     TIMED_OUT,
     Ended,
     NotStarted,
+    Report,
     Started,
     receive,
     send,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from .lifetime import Lifetime
-    from .warden_messages import Report
 
 _IGNORED = (*END_SIGNALS, signal.SIGQUIT, signal.SIGTTOU)  # for the command, not for the warden
 

@@ -11,13 +11,10 @@ import hashlib
 import json
 import os
 import secrets
+from typing import Any
 
 from ..core.value import value
 from ..system import clock, durable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 CODE_LASTS = 60.0  # seconds
 SESSION_LASTS = 30 * 86400.0

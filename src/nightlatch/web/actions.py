@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from aiohttp import web
 
@@ -19,8 +20,10 @@ from ..core.value import value
 from ..errors import Busy, Error, RunEnded, UsageError
 from ..ledger import kinds, open_for
 from ..ledger.decisions import seen
+from ..ledger.records import RunRow
 from ..observe import open_decisions
 from ..observe.changes import job_changes
+from ..observe.reader import StoreReader
 from ..runtime.shared import effect_records
 from ..runtime.supervisor.afterwards import decide
 from ..runtime.supervisor.batches import batch
@@ -31,13 +34,7 @@ from ..store import url as stores
 from ..system import identity
 from . import words
 from .guard import FORM
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..ledger.records import RunRow
-    from ..observe.reader import StoreReader
-    from .site import Site
+from .site import Site
 
 _WAIT = 5.0  # seconds for a lease that is held
 

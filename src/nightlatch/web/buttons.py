@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from ..core import statuses
+from ..core.row import Row
 from ..core.value import value
 from ..ledger.decisions import seen
-from ..observe.reader import NEEDS_DECISION
+from ..ledger.records import RunRow
+from ..observe.open_decisions import OpenDecision
+from ..observe.reader import NEEDS_DECISION, StoreReader
 from ..observe.run_views import is_overdue
 from ..runtime.supervisor.leases import unsealed
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.row import Row
-    from ..ledger.records import RunRow
-    from ..observe.open_decisions import OpenDecision
-    from ..observe.reader import StoreReader
 
 GO, STOP = "go", "stop"  # prominent; ends something
 

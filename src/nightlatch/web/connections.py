@@ -7,10 +7,7 @@ keep nobody out.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
 
 HEADER_WITHIN = 10.0  # seconds
 HEADER_SIZE = 8192

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -11,9 +10,7 @@ from markupsafe import Markup
 from ..core.printable import printable
 from ..observe import figures
 from . import svg, words
-
-if TYPE_CHECKING:
-    from .words import Calendar
+from .words import Calendar
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 

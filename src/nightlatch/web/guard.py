@@ -5,18 +5,16 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+from .access import Access, Session
+from .connections import OpenConnections
 
-    from .access import Access, Session
-    from .connections import OpenConnections
-
-    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 COOKIE = "nightlatch"
 METRICS = "/metrics"

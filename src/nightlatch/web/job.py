@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core import advice, statuses
 from ..core import stage as stages
-from ..core.row import NEVER
+from ..core.job import Job
+from ..core.row import NEVER, Row
 from ..core.schedule import name_of
 from ..errors import UsageError
-from ..observe import evidence, night_rows, slots, verdict
+from ..observe import evidence, run_facts, slots, verdict
 from ..observe.changes import job_changes
 from ..observe.figures import times
+from ..observe.reader import StoreReader
 from ..observe.run_views import recent
 from ..observe.timeline import sentence
 from ..system import clock
@@ -19,12 +21,7 @@ from . import svg, words
 from .buttons import GO, Button
 from .jobs import RUNS, schedule_of
 from .site import configured_jobs
-
-if TYPE_CHECKING:
-    from ..core.job import Job
-    from ..core.row import Row
-    from ..observe.reader import StoreReader
-    from .words import Calendar
+from .words import Calendar
 
 _RUNS = 30  # rows of the table
 _SLOTS = 40
@@ -69,7 +66,7 @@ def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:
         "evidence": evidence.findings(reader, row, job) if row and job and stage != stages.UNATTENDED else [],
         "buttons": _buttons(row, job, stage),
         "twin": advice.command("run", name) if job else advice.command("show", name),
-        "refused": [(one.last, night_rows.times(one)) for one in refused],
+        "refused": [(one.last, run_facts.refused_times(one)) for one in refused],
         "decided": [(entry.at, sentence(entry)) for entry in reader.ledger.history.rare(job=name, most=20)],
         "definitions": [row.definition, *row.before][:8] if row and row.definition else [],
     }

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from datetime import date, timedelta
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from markupsafe import Markup
 
 from ..core import stage as stages
 from ..core import statuses
-from ..core.row import NEVER
+from ..core.row import NEVER, Row
 from ..core.value import value
+from ..ledger.records import RunRow
 from ..observe.figures import count
+from ..observe.reader import StoreReader
 from ..observe.slots import is_overdue
 from ..system import clock
 from . import svg, words
 from .now import all_rows
 from .upcoming import USUAL
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
-
-    from ..core.row import Row
-    from ..ledger.records import RunRow
-    from ..observe.reader import StoreReader
 
 RUNS = 60
 DAYS = 30

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from ..core.value import value
 from ..ledger.chain import job_chain
+from ..ledger.records import Entry
+from ..observe.reader import StoreReader
 from ..observe.run_views import entry_facts
 from ..observe.timeline import sentence
 from ..system import clock
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ..ledger.records import Entry
-    from ..observe.reader import StoreReader
 
 _SHOWN = 100
 _MONTH = 30 * 86400.0

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..ledger import kinds
 from ..observe import lease_views
+from ..observe.lease_views import LeaseView
+from ..observe.reader import StoreReader
 from ..observe.timeline import sentence
 from ..system import clock
 from . import svg
-
-if TYPE_CHECKING:
-    from ..observe.lease_views import LeaseView
-    from ..observe.reader import StoreReader
 
 _MOST = 200
 _WEEK = 7 * 86400.0

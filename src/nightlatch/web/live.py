@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from ..core import statuses
 from ..core.printable import printable
+from ..observe.reader import StoreReader
 from . import output
 from .run import current
-
-if TYPE_CHECKING:
-    from ..observe.reader import StoreReader
-    from .site import Site
+from .site import Site
 
 STREAMS = 40  # at once
 _LOOK_EVERY = 0.5  # seconds

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from markupsafe import Markup
 
 from ..core.value import value
 from ..ledger import kinds
+from ..ledger.records import Entry
 from ..observe.figures import about
+from ..observe.reader import StoreReader
 from ..system import identity
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
-
-    from ..ledger.records import Entry
-    from ..observe.reader import StoreReader
-    from .svg import Track
+from .svg import Track
 
 _MOST = 8  # machines
 

@@ -4,7 +4,7 @@ tests. The process that makes it shows it later, or not at all: its clock is put
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 from ..core import statuses
 from ..core.model import Holder
@@ -12,17 +12,13 @@ from ..core.row import COLLAPSED, RAN, SKIPPED, Pause, Row, SlotRecord
 from ..core.schedule import name_of
 from ..core.stage import SUPERVISED
 from ..ledger import kinds, open_for
+from ..ledger.records import RunRow
 from ..ledger.refused_starts import BUDGET
 from ..ledger.sealing import NO_FACTS
+from ..ledger.writer import Writer
 from ..runtime.supervisor.run import kept_output
 from ..store import url as stores
 from ..system import clock, durable, identity
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from ..ledger.records import RunRow
-    from ..ledger.writer import Writer
 
 _DAY, _HOUR, _MINUTE = 86400.0, 3600.0, 60.0
 _EVENING = 9.2  # hours ago the night began

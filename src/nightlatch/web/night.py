@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core import statuses
 from ..core.row import RAN
@@ -12,14 +12,12 @@ from ..errors import UsageError
 from ..ledger import kinds
 from ..ledger.slots import merged
 from ..observe import verdict
+from ..observe.reader import StoreReader
 from ..observe.run_views import view
 from ..system import clock
 from .now import all_rows, split
 from .timeline import Drawing
-
-if TYPE_CHECKING:
-    from ..observe.reader import StoreReader
-    from .words import Calendar
+from .words import Calendar
 
 _MOST = 200  # runs of a status
 

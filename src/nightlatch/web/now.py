@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from ..core import advice, statuses
 from ..core import row as rows
+from ..core.row import Row
 from ..core.schedule import name_of
 from ..core.value import replace, value
 from ..errors import StoreUnreachable
 from ..ledger import kinds
+from ..ledger.audit import AuditResult
+from ..ledger.outbox import Message
 from ..observe import night_rows, nightly, run_facts, run_views, verdict
+from ..observe.agent_views import AgentView
 from ..observe.figures import count, money
-from ..observe.overview import last_night
+from ..observe.open_decisions import OpenDecision
+from ..observe.overview import Overview, last_night
+from ..observe.reader import StoreReader
+from ..observe.run_views import RunView
 from ..system import clock
 from . import buttons, svg, words
+from .buttons import Button
 from .running import running
 from .timeline import Drawing, refusals
 from .upcoming import upcoming
-
-if TYPE_CHECKING:
-    from ..core.row import Row
-    from ..ledger.audit import AuditResult
-    from ..ledger.outbox import Message
-    from ..observe.agent_views import AgentView
-    from ..observe.open_decisions import OpenDecision
-    from ..observe.overview import Overview
-    from ..observe.reader import StoreReader
-    from ..observe.run_views import RunView
-    from .buttons import Button
-    from .words import Calendar
+from .words import Calendar
 
 NIGHTS = 14
 _ASKS = 30  # rows of what needs a person

@@ -7,15 +7,12 @@ the newer file has become the older one, the place is still found.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 from ..core.printable import printable
 from ..core.value import value
+from ..observe.reader import StoreReader
 from ..runtime.supervisor.run import kept_output
 from ..system.strip_ansi import AnsiStripper
-
-if TYPE_CHECKING:
-    from ..observe.reader import StoreReader
 
 SHOWN = 400  # lines of a page
 FOUND = 200  # lines that a search shows

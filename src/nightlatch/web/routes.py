@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from aiohttp import web
 
 from ..errors import UsageError
+from ..ledger.records import RunRow
+from ..observe.reader import StoreReader
 from ..runtime.supervisor.run import kept_output
 from . import job, jobs, journal, leases, night, now, output, run, usage
 from .draw import FOLDER
 from .guard import COOKIE, HEADERS
 from .live import let_go, send
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ..ledger.records import RunRow
-    from ..observe.reader import StoreReader
-    from .site import Site
+from .site import Site
 
 _STATIC = {"nightlatch.css": "text/css", "nightlatch.js": "text/javascript"}
 _FAILED_LOGINS = 10  # in a minute, of all clients together

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core import advice, statuses
 from ..core import stage as stages
 from ..core.printable import printable
 from ..core.value import value
 from ..ledger import kinds
+from ..ledger.records import Entry, RunRow
 from ..observe import changes, plans, run_facts, run_views, verdict
-from ..observe.details import details
+from ..observe.details import Details, details
 from ..observe.figures import about, count, money, times
+from ..observe.reader import StoreReader
 from ..observe.timeline import timeline
+from ..observe.verdict import RunFacts
 from ..runtime.supervisor.run.rows import read_row
 from ..system import identity
 from . import buttons, output, svg, words
 from .running import gauges
 from .upcoming import usual
 from .waterfall import waterfall
-
-if TYPE_CHECKING:
-    from ..ledger.records import Entry, RunRow
-    from ..observe.details import Details
-    from ..observe.reader import StoreReader
-    from ..observe.verdict import RunFacts
-    from .words import Calendar
+from .words import Calendar
 
 _DEAR = 1.5  # times the usual
 _DIFF = 60_000  # characters of a diff that are shown

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from markupsafe import Markup
 
 from ..core import statuses
 from ..core.value import value
 from ..observe import run_facts, verdict
 from ..observe.figures import about, count, money
+from ..observe.reader import StoreReader
+from ..observe.run_views import RunView
+from ..observe.verdict import RunFacts
 from . import svg
-from .words import short
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
-
-    from ..observe.reader import StoreReader
-    from ..observe.run_views import RunView
-    from ..observe.verdict import RunFacts
-    from .words import Calendar
+from .words import Calendar, short
 
 
 @value(frozen=True, kw_only=True)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from aiohttp import web
 
 from ..errors import StoreUnreachable, UsageError
+from ..observe.reader import StoreReader
 from .guard import METRICS
-from .site import configured_jobs
-
-if TYPE_CHECKING:
-    from ..observe.reader import StoreReader
-    from .site import Site
+from .site import Site, configured_jobs
 
 _TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from aiohttp import web
 
@@ -25,10 +25,7 @@ from .scraping import Scraping
 from .settings import PORT
 from .site import Site
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Say = Callable[[str], None]
+Say = Callable[[str], None]
 
 _NEXT = 20  # ports that are tried after it
 _IDLE = 30.0  # seconds that a connection may be kept between two requests

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from ..config.settings import Section
 from ..core import checks
 from ..core.value import value
-
-if TYPE_CHECKING:
-    from ..config.settings import Section
 
 PORT = 4747
 

@@ -5,30 +5,26 @@ from __future__ import annotations
 import asyncio
 import threading
 import traceback
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from aiohttp import web
+from markupsafe import Markup
 
 from .. import __version__
 from ..config import place
 from ..config.load import load
+from ..core.job import Job
 from ..core.passwords import hide_password
 from ..errors import BadConfig, StoreUnreachable, UsageError
+from ..ledger.audit import AuditResult
 from ..observe.reader import NoStore, StoreReader
 from ..system import clock, identity
 from . import draw
+from .access import Access, Session
+from .guard import Guard
 from .words import Calendar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from markupsafe import Markup
-
-    from ..core.job import Job
-    from ..ledger.audit import AuditResult
-    from .access import Access, Session
-    from .guard import Guard
 
 T = TypeVar("T")
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup, escape
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 _BEFORE_THE_GAP, _BEHIND_THE_GAP = 86.0, 94.0  # per cent of a track
 _LEAST = 0.45  # per cent of a track: a run of a second is still to be seen

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 
+from markupsafe import Markup
+
 from ..core import statuses
-from ..core.row import COLLAPSED, RAN
+from ..core.row import COLLAPSED, RAN, Row, SlotRecord
 from ..core.value import value
 from ..ledger import kinds
+from ..ledger.records import Entry
 from ..ledger.slots import merged
 from ..observe.figures import about, span
+from ..observe.reader import StoreReader
+from ..observe.run_views import RunView
 from ..observe.slots import is_overdue
-from .machines import Machines
+from .machines import MachineRow, Machines
 from .svg import Track
-from .words import BAD, DOUBT, IDLE, OK, RUN, WAIT, look, used
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from markupsafe import Markup
-
-    from ..core.row import Row, SlotRecord
-    from ..ledger.records import Entry
-    from ..observe.reader import StoreReader
-    from ..observe.run_views import RunView
-    from .machines import MachineRow
-    from .words import Calendar
+from .words import BAD, DOUBT, IDLE, OK, RUN, WAIT, Calendar, look, used
 
 _ATTEMPTS = 100  # runs whose earlier attempts are drawn too
 _ROWS = 60  # jobs: the most urgent first

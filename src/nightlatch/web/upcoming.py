@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import median
-from typing import TYPE_CHECKING
 
 from ..core import statuses
-from ..core.row import NEVER
+from ..core.row import NEVER, Row
 from ..core.units import UNITS
 from ..core.value import value
+from ..observe.reader import StoreReader
 from ..observe.slots import is_overdue
 from ..scheduler.scheduled import times_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ..core.row import Row
-    from ..observe.reader import StoreReader
 
 _DAY = 86400.0
 _SHOWN = 12

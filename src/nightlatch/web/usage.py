@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from markupsafe import Markup
 
 from ..observe import usage_report, verdict
-from ..observe.changes import job_changes
+from ..observe.changes import LevelChange, job_changes
 from ..observe.figures import count, money, percent
+from ..observe.reader import StoreReader
+from ..observe.usage_report import UsageReport
 from ..system import clock
 from . import svg
 from .usage_chart import chart
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from markupsafe import Markup
-
-    from ..observe.changes import LevelChange
-    from ..observe.reader import StoreReader
-    from ..observe.usage_report import UsageReport
-    from .words import Calendar
+from .words import Calendar
 
 DAYS = 30
 BY = ("job", "model", "tag", "host")

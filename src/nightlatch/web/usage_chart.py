@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import date
 from statistics import median
-from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from ..observe.figures import money
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ..observe.reader import StoreReader
+from ..observe.reader import StoreReader
 
 _KEPT = 20.0  # seconds
 _BASE, _HIGH = 170.0, 150.0

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from markupsafe import Markup
 
 from ..core import statuses
 from ..core.value import value
 from ..ledger import kinds
+from ..ledger.records import Entry
+from ..observe.details import Details
 from ..observe.figures import about, count
 from .svg import Track
-from .words import look, short
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
-
-    from ..ledger.records import Entry
-    from ..observe.details import Details
-    from .words import Calendar
+from .words import Calendar, look, short
 
 _STEPS = 12  # rows of steps
 _CALLS = 150  # that are drawn

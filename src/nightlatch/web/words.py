@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
 from ..core import statuses
 from ..core.printable import printable
+from ..core.units import Amounts
+from ..ledger.records import RunRow
 from ..observe import evening, verdict
 from ..observe.figures import count, money, span
 from ..system import clock, zone
-
-if TYPE_CHECKING:
-    from ..core.units import Amounts
-    from ..ledger.records import RunRow
 
 OK, BAD, WAIT, DOUBT, RUN, IDLE = "ok", "bad", "wait", "doubt", "run", "idle"  # colours of the style sheet
 TONES = {verdict.CALM: OK, verdict.DECIDE: WAIT, verdict.ALARM: ""}

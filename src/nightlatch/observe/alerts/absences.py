@@ -11,18 +11,15 @@ from ...core import statuses
 from ...core.schedule import name_of
 from ...core.value import replace
 from ...ledger.chain import job_chain
+from ...ledger.ledger import Ledger
 from ...ledger.outbox import Judged, Problem
+from ...ledger.records import RunRow
 from ...runtime.supervisor.afterwards import lapse
 from .. import run_views, slots
+from ..reader import StoreReader
 from .collect import alerts
 from .rules import EXPIRES, LAPSED, OVERDUE, RECOVERED
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ...ledger.ledger import Ledger
-    from ...ledger.records import RunRow
-    from ..reader import StoreReader
-    from .settings import AlertSettings
+from .settings import AlertSettings
 
 APART = 60.0  # seconds between the two looks: the default lease's time
 _MOST = 200

@@ -9,11 +9,8 @@ from ...core.value import value
 from ...system import clock, durable
 from .message import Outgoing, ShownAlert, quiet
 from .rules import RECOVERED, RULES, STORE_AWAY
+from .settings import AlertSettings
 from .transports import TRANSPORTS, Refused, SendFailed
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .settings import AlertSettings
 
 APART = 60.0  # seconds that it has to be away before the alert is sent
 

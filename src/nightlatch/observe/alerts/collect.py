@@ -7,9 +7,12 @@ from ...core import budget, statuses
 from ...core.value import replace
 from ...ledger import kinds
 from ...ledger.chain import job_chain
+from ...ledger.ledger import Ledger
 from ...ledger.outbox import Alert, Judged, Problem
+from ...ledger.records import Entry
 from .. import figures
 from ..changes import job_changes
+from ..reader import StoreReader
 from .rules import (
     BUDGET_80,
     CHANGED,
@@ -21,13 +24,7 @@ from .rules import (
     RULES,
     RUNS,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ...ledger.ledger import Ledger
-    from ...ledger.records import Entry
-    from ..reader import StoreReader
-    from .settings import AlertSettings
+from .settings import AlertSettings
 
 _NEARLY = 0.8  # of a cap
 

@@ -6,10 +6,12 @@ from __future__ import annotations
 import fcntl
 import os
 import select
+from collections.abc import Callable
 from datetime import datetime
 
 from ...errors import StoreUnreachable
 from ...ledger import open_for
+from ...ledger.ledger import Ledger
 from ...system import clock, durable, identity, zone
 from .. import nightly
 from ..overview import overview
@@ -19,13 +21,7 @@ from .away import StoreWatch
 from .message import quiet
 from .rules import DIGEST
 from .send import Sender
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ...ledger.ledger import Ledger
-    from .settings import AlertSettings
+from .settings import AlertSettings
 
 _STEP = 1.0  # seconds between two looks
 _ABSENCES = 20.0  # seconds between two looks for what did not happen: lapsed runs, overdue tries

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 
 from ...core import advice
 from ...core.printable import printable
 from ...core.value import value
+from ...ledger.outbox import Alert
 from .. import run_facts
+from ..reader import StoreReader
 from .rules import DIGEST, RECOVERED, RULES, TEST
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ...ledger.outbox import Alert
-    from ..reader import StoreReader
 
 _SHOWN = 10  # alerts of a message; the others are only counted
 _LONGEST = 300

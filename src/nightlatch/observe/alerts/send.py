@@ -6,21 +6,16 @@ from __future__ import annotations
 from threading import Thread
 
 from ...errors import Error, UsageError
-from ...ledger.outbox import SENT, UNDELIVERED, WAITS
+from ...ledger.ledger import Ledger
+from ...ledger.outbox import SENT, UNDELIVERED, WAITS, Alert, Message
 from ...system import clock, identity
+from ..reader import StoreReader
 from . import collect
 from .message import build
 from .rules import TEST
 from .rules import UNDELIVERED as NOT_DELIVERED
-from .settings import GROUP
+from .settings import GROUP, AlertSettings
 from .transports import TRANSPORTS, Refused, SendFailed
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ...ledger.ledger import Ledger
-    from ...ledger.outbox import Alert, Message
-    from ..reader import StoreReader
-    from .settings import AlertSettings
 
 STORM = 300.0  # seconds between two messages of a storm
 MANY = 10  # more alerts than this in one message are a storm

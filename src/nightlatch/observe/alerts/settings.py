@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
+from ...config.settings import Section
 from ...core import checks, duration
 from ...core.value import value
 from ...errors import UsageError
 from .rules import RULES
 from .transports import TRANSPORTS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ...config.settings import Section
 
 _OF_A_JOB = ("after", "remind", "mute", "to")
 _EVERYWHERE = (*_OF_A_JOB, "digest", "group")

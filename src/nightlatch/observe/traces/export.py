@@ -4,20 +4,18 @@ variables set the receiver, the headers and the sampling."""
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 
 from ... import __version__
 from ...errors import UsageError
 from ...runtime.shared import trace
 from . import names
+from .spans import Span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import ReadableSpan
-
-    from .spans import Span
 
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 _AT_ONCE = 512  # spans of a request

@@ -10,13 +10,10 @@ import select
 from ...core import statuses
 from ...errors import StoreUnreachable
 from ...ledger import kinds, open_for
+from ...ledger.ledger import Ledger
 from ...system import durable
 from . import spans
 from .export import Exporter, NotSent
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ...ledger.ledger import Ledger
 
 READER = "traces"
 _LOCK = "traces.lock"

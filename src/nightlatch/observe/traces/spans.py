@@ -3,22 +3,19 @@ attempt the runs that are nested in it. Pure reading: the same journal makes the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ...core import statuses
 from ...core.effects import BEGUN, DONE
 from ...core.value import replace, value
 from ...ledger import kinds
+from ...ledger.ledger import Ledger
+from ...ledger.records import Attempt, Entry, RunRow
 from ...runtime.shared import trace
+from ...runtime.shared.trace import Caller
 from . import names
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from ...ledger.ledger import Ledger
-    from ...ledger.records import Attempt, Entry, RunRow
-    from ...runtime.shared.trace import Caller
-
-    Attributes = dict[str, str | int | float]
+Attributes = dict[str, str | int | float]
 
 _ENDS: dict[str, bool] = {kinds.PUBLISHED: True, kinds.NOT_PUBLISHED: False}
 _STEP_ENDS: dict[str, bool] = {kinds.STEP_DONE: True, kinds.STEP_FAILED: False}

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ....core.value import value
+from ..message import Outgoing
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from ..message import Outgoing
-
-    Send = Callable[[dict[str, Any], Outgoing], None]
+Send = Callable[[dict[str, Any], Outgoing], None]
 
 SECONDS = 20.0  # that one try may take
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ....system import extras
+from ..message import Outgoing
 from ..settings import revealed
 from . import Refused, SendFailed
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ..message import Outgoing
 
 
 def send(settings: dict[str, Any], message: Outgoing) -> None:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+from typing import Any
 
+from ..message import Outgoing
 from . import SECONDS, Refused, SendFailed
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ..message import Outgoing
 
 _REFUSED = 64
 

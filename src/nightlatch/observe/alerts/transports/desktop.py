@@ -5,14 +5,10 @@ from __future__ import annotations
 import html
 import os
 import subprocess
+from typing import Any
 
+from ..message import Outgoing
 from . import SECONDS, SendFailed
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ..message import Outgoing
 
 _SCRIPT = (
     "-e", "on run argv",

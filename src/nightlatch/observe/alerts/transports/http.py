@@ -5,12 +5,9 @@ from __future__ import annotations
 import http.client
 import urllib.error
 import urllib.request
+from typing import Any
 
 from . import SECONDS, Refused, SendFailed
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 # Try again: the receiver is busy, asks for patience, or does not know us yet.
 _AGAIN = (408, 409, 425, 429)

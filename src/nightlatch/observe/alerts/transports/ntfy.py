@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
+from ..message import Outgoing
 from ..settings import revealed
 from . import Refused
 from .http import post
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ..message import Outgoing
 
 _PRIORITY = {0: 5, 1: 4, 2: 4}  # by how bad the worst of it is; else the usual one
 

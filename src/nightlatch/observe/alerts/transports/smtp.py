@@ -6,17 +6,13 @@ import smtplib
 import ssl
 from email.message import EmailMessage
 from email.utils import formatdate
+from typing import Any
 
 from ....core.printable import printable
 from ....system import clock
+from ..message import Outgoing
 from ..settings import revealed
 from . import SECONDS, Refused, SendFailed
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ..message import Outgoing
 
 _TLS = ("starttls", "tls", "none")
 _PERMANENT = 500  # codes from here on; those below mean: try again

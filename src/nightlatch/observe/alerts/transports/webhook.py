@@ -5,17 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from typing import Any
 
 from ....system import clock
+from ..message import Outgoing
 from ..settings import revealed
 from . import Refused
 from .http import post
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from ..message import Outgoing
 
 _PREFIX = "whsec_"
 
