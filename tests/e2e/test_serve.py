@@ -196,9 +196,35 @@ def test_an_upgrade_is_taken_up_before_the_next_start(place: Place, tmp_path: Pa
     assert "exit code 125" not in place.said
 
 
-def test_a_forked_supervisor_loads_nothing_of_the_package_and_does_not_parse_the_file(place: Place) -> None:
+def test_an_upgrade_between_two_looks_is_taken_up_before_the_first_run_with_a_workspace(
+    place: Place, tmp_path: Path
+) -> None:
+    """What such runs need is loaded then: it must not be another version's. The order is sent again, and not lost."""
+    shutil.copytree(SOURCE, tmp_path / "package", ignore=shutil.ignore_patterns("__pycache__"))
+    module = tmp_path / "package" / "nightlatch" / "scheduler" / "forks.py"
+    module.write_text(module.read_text().replace("\n_LOOK = 1.0", "\n_LOOK = 1e9", 1))
+    plain = f'[jobs.job]\nschedule = "every 1s"\n{SEEN}'
+    place.write(plain)
+    place.serve(PYTHONPATH=str(tmp_path / "package"))
+    until(place.seen)
+    marker = tmp_path / "upgraded"
+    module.write_text(
+        module.read_text().replace("\nimport gc\n", f"\nimport gc\nopen({str(marker)!r}, 'w').close()\n", 1)
+    )
+    before = len(place.seen())
+    until(lambda: len(place.seen()) > before + 1)
+    assert not marker.exists()
+    place.write(f'{plain}[jobs.made]\nschedule = "every 1s"\nworkspace = "scratch"\ncommand = "true"\ntimeout = "1m"\n')
+    until(lambda: "made 2" in place.said and ": succeeded" in place.said.partition("made 2")[2], 20)
+    assert marker.exists() and "exit code 125" not in place.said
+
+
+@pytest.mark.parametrize("workspace", ["", 'workspace = "scratch"\n'])
+def test_a_forked_supervisor_loads_nothing_of_the_package_and_does_not_parse_the_file(
+    place: Place, workspace: str
+) -> None:
     """What is loaded later may be another version's by then; and it is most of the time that a short run takes."""
-    place.write(f'[jobs.job]\nschedule = "every 1s"\n{SEEN}')
+    place.write(f'[jobs.job]\nschedule = "every 1s"\n{workspace}{SEEN}')
     place.serve(PYTHONPROFILEIMPORTTIME="1")
     log = place.folder / "state.db.d" / "supervisors.log"
     until(lambda: log.exists() and log.read_text().count("status=succeeded") >= 2)

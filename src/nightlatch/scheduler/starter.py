@@ -20,6 +20,13 @@ LOG = "supervisors.log"
 _ANSWER = 10.0  # seconds that the forking process has for an order; a stopped one is replaced
 
 
+class _Order:
+    """What was ordered, and when."""
+
+    def __init__(self, what: str, order: dict[str, object]) -> None:
+        self.what, self.order, self.at = what, order, clock.now()
+
+
 class Starter:
     def __init__(self, store: str, folder: str) -> None:
         """`store`: its URL, which goes through a private socket: it may hold a password."""
@@ -28,7 +35,7 @@ class Starter:
         self._line: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self.running: dict[int, str] = {}  # supervisor's pid → job and slot
-        self._order: list[tuple[str, float]] = []  # what was ordered, and when; it has not been answered
+        self._ordered: list[_Order] = []  # and not answered yet
         self._cold: list[subprocess.Popen[bytes]] = []
 
     def fileno(self) -> int:
@@ -43,7 +50,7 @@ class Starter:
         if line is None:
             self._start_cold(order, what)
             return
-        self._order.append((what, clock.now()))
+        self._ordered.append(_Order(what, order))
         forks.send(line, order)
 
     def ended(self) -> list[tuple[str, int]]:
@@ -54,7 +61,10 @@ class Starter:
             if message is None:
                 self._disconnect()
             elif "started" in message:
-                self.running[message["started"]] = self._order.pop(0)[0]
+                self.running[message["started"]] = self._ordered.pop(0).what
+            elif "again" in message:
+                self._ordered.append(again := self._ordered.pop(0))
+                forks.send(self._line, again.order)
             else:
                 found.append((self.running.pop(message["ended"], ""), message["code"]))
         for process in [process for process in self._cold if process.poll() is not None]:
@@ -64,12 +74,12 @@ class Starter:
 
     @property
     def busy(self) -> bool:
-        return bool(self._order or self.running)
+        return bool(self._ordered or self.running)
 
     @property
     def awaited(self) -> bool:
         """Is there an order whose supervisor has not been started yet?"""
-        return bool(self._order)
+        return bool(self._ordered)
 
     def signal_all(self, signum: int) -> None:
         """Send a signal to every supervisor that was started here."""
@@ -88,7 +98,7 @@ class Starter:
         self._connect()
 
     def _connect(self) -> socket.socket | None:
-        stuck = self._order and clock.now() - self._order[0][1] > _ANSWER
+        stuck = self._ordered and clock.now() - self._ordered[0].at > _ANSWER
         if self._process and (stuck or self._process.poll() is not None):
             self._disconnect()
         if self._line is None:
@@ -117,7 +127,7 @@ class Starter:
                 self._process.wait()
         self._line = self._process = None
         # Nobody reports their ends any more: the rows show them.
-        self._order.clear()
+        self._ordered.clear()
         self.running.clear()
 
     def _start_cold(self, order: dict[str, object], what: str) -> None:

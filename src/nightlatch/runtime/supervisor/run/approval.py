@@ -11,7 +11,6 @@ from ....core.value import replace
 from ....errors import Busy, RunEnded
 from ....store import proof, sightings
 from ....system import identity
-from ..publishing.held import discard
 from .rows import KEPT, move_row, read_row
 
 TYPE_CHECKING = False
@@ -77,6 +76,8 @@ def cancel(store: Store, ledger: Ledger, run: RunRow, request: Callable[[], RunR
     cancelled = request()
     if (run.held is not None or run.approved) and cancelled.status == statuses.CANCELLED:
         refuse(store, ledger, run)
+        from ..publishing.held import discard
+
         discard(ledger, run.id)
     return cancelled
 
