@@ -13,6 +13,7 @@ import pytest
 
 from nightlatch.ledger import open_for
 from tests.faults.test_publish_runs import AWAIT_PID, DOES_NOT_SETTLE, WORK, Place, on_another_machine
+from tests.support.clones import clone, git
 from tests.support.git_remote import Remote
 from tests.support.programs import TOOL, environment, nightlatch
 
@@ -74,6 +75,18 @@ def is_adopted(place: Place) -> None:
     again = on_another_machine(place, "k")
     assert again.returncode == 0 and "published by attempt 1 on " in again.stderr, again.stderr
     assert place.attempts("k") == ["1"] and place.articles("k") == 1
+
+
+def test_a_commit_that_a_person_has_squashed_by_a_merge_is_still_found(shared: Place):
+    """`git merge --squash` indents the messages of the commits."""
+    push_without_settling(shared)
+    person = clone(shared.remote, shared.folder / "person")
+    git(person, "reset", "--quiet", "--hard", "HEAD~1")
+    git(person, "merge", "--quiet", "--squash", "origin/main")
+    git(person, "commit", "--quiet", "--no-edit")
+    git(person, "push", "--quiet", "--force", "origin", "HEAD:main")
+    assert "    Nightlatch-Attempt: 1" in git(shared.remote, "log", "-1", "--format=%B", "main")
+    is_adopted(shared)
 
 
 def test_another_key_that_ends_on_its_machine_does_not_hide_what_may_have_been_pushed(

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from nightlatch.system import cgroup, tree
+from nightlatch.system import cgroup, lifetime, tree
 from tests.support import escapes
 from tests.support.escapes import Escaped, Machine
 from tests.support.programs import TOOL, alive, carrying, children, environment, nightlatch, python, start, state, until
@@ -284,11 +284,11 @@ def test_a_command_whose_cgroup_was_removed_while_it_waited_is_started_in_one(sq
     holder = start(sqlite_url, "lock", "job", "--", "sh", "-c", f"until [ -e {tmp_path}/go ]; do sleep 0.02; done")
     until(lambda: nightlatch(sqlite_url, "lease", "show", "job").returncode == 0)
     live = Path(f"{sqlite_url.removeprefix('sqlite:///')}.d") / "live"
-    (held,) = [path for path in live.iterdir() if path.suffix != tree.TREE]
+    (held,) = [path for path in live.iterdir() if path.suffix != lifetime.TREE]
     waiter = start(sqlite_url, "lock", "job", "--wait", "1m", "--", "cat", "/proc/self/cgroup")
 
     def waiting() -> list[str]:
-        found = [path.read_text() for path in live.iterdir() if path.suffix != tree.TREE and path != held]
+        found = [path.read_text() for path in live.iterdir() if path.suffix != lifetime.TREE and path != held]
         return [name for name in found if name]
 
     (folder,) = until(waiting)

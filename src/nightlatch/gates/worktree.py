@@ -104,10 +104,10 @@ class Worktree:
 
         If a merge is among them, `base` is merged in instead: a rebase drops merge commits, and what only they have.
         """
-        before, words = self.tip(), ("-c", "rebase.autoStash=true", "rebase", "--quiet", base)
+        before, words = self.tip(), ["-c", "rebase.autoStash=true", "rebase", "--quiet", base]
         if self.run("rev-list", "--merges", "--count", f"{base}..{before}")[1] != "0":
             message = f"Merge what others pushed to {branch}"
-            words = ("-c", "merge.autoStash=true", "merge", "--quiet", "--no-ff", "-m", message, base)
+            words = ["-c", "merge.autoStash=true", "merge", "--quiet", "--no-ff", "-m", message, base]
         code, out, err = self.run(*words)
         if code == 0:
             return self.tip()

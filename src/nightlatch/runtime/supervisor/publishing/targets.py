@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # How something that an earlier attempt was about to publish has landed.
 THERE = "there"
 _CHUNK = 1 << 20
-_TRAILER = re.compile(r"^Nightlatch-(\w+): (.*)$", re.MULTILINE)
+_TRAILER = re.compile(r"^ *Nightlatch-(\w+): (.*)$", re.MULTILINE)
 REPLACED = "replaced since"  # it landed, and another write replaced it
 
 
