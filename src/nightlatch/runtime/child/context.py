@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
     from logging import Logger
     from pathlib import Path
-    from typing import Any, TypeVar, cast, overload
+    from typing import Any, TypeVar, overload
 
     from .effects import Proof
     from .steps.mapping import Key, Results
@@ -22,11 +22,6 @@ if TYPE_CHECKING:
 
     R = TypeVar("R")
     T = TypeVar("T")
-else:  # typing takes 2 ms to import
-
-    def cast(_, found):
-        return found
-
 
 _current: Run | None = None
 _nested_run: ContextVar[Run] = ContextVar("nested nightlatch run")
@@ -187,15 +182,14 @@ class Run:
         fails that run and is raised here; the key's next `handle` is its next attempt. All nested runs share the
         lease and the bounds of this process. Await the result if `function` is a coroutine function.
         """
-        from .steps.drive import UserCall, drive, drive_async, is_async
+        from .steps.drive import UserCall, call
         from .steps.nested_run import handle
 
         if checks.text(key, "key") != key[:1000]:
             raise UsageError(f"{checks.shown(key)} cannot be a key: use up to 1000 characters")
         checks.function(function, "what handles it")
-        work = handle(self, key, UserCall(function, args, kwargs))
-        result: Any = drive_async(work) if is_async(function) else drive(work)
-        return cast("R", result)
+        result: R = call(handle(self, key, UserCall(function, args, kwargs)), function)
+        return result
 
     def _nested(self, run: str, key: str, attempt: int) -> _NestedScope:
         from .steps.step import StepMemory
@@ -240,7 +234,7 @@ class Run:
         from ...core import duration
         from ...core.effects import STORE_WIDE
         from .effects import EffectRequest, effect
-        from .steps.drive import drive, drive_async, is_async
+        from .steps.drive import call
         from .steps.step import check_retry
 
         checks.text(name, "an effect's name")
@@ -257,9 +251,8 @@ class Run:
             f"{name}/{key}" if key else name, scope or STORE_WIDE, do, probe, input, not_done, seconds,
             duration.parse(settle, what="settle"),
         )  # fmt: skip
-        work = effect(self._remembered(), wanted, retry)
-        result: Any = drive_async(work) if is_async(do) or (probe and is_async(probe)) else drive(work)
-        return cast("R", result)
+        result: R = call(effect(self._remembered(), wanted, retry), *filter(None, (do, probe)))
+        return result
 
     def publish(
         self, source: str | os.PathLike[str], target: str | os.PathLike[str], *, keep: int | None = None

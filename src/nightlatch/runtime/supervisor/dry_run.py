@@ -250,11 +250,8 @@ class _DryRun(Preflight):
             return {"status": DONE, "result": done.value if done else known.result if known else ""}
         unclear = known if known and known.status in (BEGUN, IN_DOUBT) else None
         why = f"begun by {unclear.holder}, and not ended" if unclear and unclear.status == BEGUN else ""
-        self._add(
-            PlannedEffect(key=key, scope=scope, status=unclear.status, reason=unclear.reason or why)
-            if unclear
-            else PlannedEffect(key=key, scope=scope, status=PLANNED)
-        )
+        status, reason = (unclear.status, unclear.reason or why) if unclear else (PLANNED, "")
+        self._add(PlannedEffect(key=key, scope=scope, status=status, reason=reason))
         return {"status": PLANNED}
 
     def _add(self, effect: PlannedEffect) -> None:

@@ -145,9 +145,8 @@ class GitStore:
         return held_by_somebody
 
     def read(self, name: str) -> Record | None:
-        ref = names.lease(name)
-        self._refs.look(ref, names.STORE)
-        return self._record(name, ref)
+        commit = self._refs.look(names.lease(name), names.STORE)
+        return record.read_lease(commit.message).record(name, commit.oid) if commit else None
 
     def records(self) -> Iterator[Record]:
         found = {
@@ -231,9 +230,7 @@ class GitStore:
         return not there
 
     def gates(self, name: str) -> tuple[str, ...]:
-        ref = names.lease(name)
-        self._refs.look(ref)
-        current = _stored_lease(self._refs.seen.get(ref))
+        current = _stored_lease(self._refs.look(names.lease(name)))
         return current.gates if current else ()
 
     def unregister(self, name: str, gate: str, grant: str = "") -> bool:
@@ -312,10 +309,6 @@ class GitStore:
         """Forget that a name had no ref when this process last looked, so that its ref and the floor are read again."""
         if self._refs.seen.get(names.lease(name)) is None:
             self._refs.seen.pop(names.lease(name), None)
-
-    def _record(self, name: str, ref: str) -> Record | None:
-        commit = self._refs.seen.get(ref)
-        return record.read_lease(commit.message).record(name, commit.oid) if commit else None
 
     def _patience(self, ttl: float) -> float:
         return min(max(request_timeout(ttl), _SHORTEST), PATIENCE) if ttl else PATIENCE

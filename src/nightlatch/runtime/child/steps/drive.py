@@ -124,6 +124,11 @@ async def drive_async(work: Work[T]) -> T:
         return end.value  # type: ignore[no-any-return]
 
 
+def call(work: Work[Any], *functions: object) -> Any:
+    """Drive it by plain calls; if one of the user's functions is a coroutine function, return a coroutine instead."""
+    return drive_async(work) if any(map(is_async, functions)) else drive(work)
+
+
 def is_async(function: object) -> bool:
     """Is it a coroutine function, or an object that is called like one?"""
     if type(function) is FunctionType:

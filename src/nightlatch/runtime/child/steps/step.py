@@ -13,7 +13,7 @@ from ....errors import Busy, UsageError
 from ....system import clock, light
 from ..planned import loads, plain
 from .direct import RecordRequest
-from .drive import Sleep, SupervisorRequest, UserCall, drive, drive_async, is_async
+from .drive import Sleep, SupervisorRequest, UserCall, call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,13 +74,12 @@ class StepMemory:
         """What `Run.step` does, without an import in every call."""
         checks.function(function, "what a step calls")
         check_retry(retry)
-        work = step(self, key, UserCall(function, args, kwargs), retry)
-        return drive_async(work) if is_async(function) else drive(work)
+        return call(step(self, key, UserCall(function, args, kwargs), retry), function)
 
-    def use(self, key: str, digest: str, call: UserCall) -> None:
+    def use(self, key: str, digest: str, wanted: UserCall) -> None:
         """Refuse a key used for two pieces of work: with another function or arguments the result would be wrong."""
-        function = call.function
-        mine = (getattr(function, "__qualname__", repr(function)), (call.args, call.kwargs, _captured(function)))
+        function = wanted.function
+        mine = (getattr(function, "__qualname__", repr(function)), (wanted.args, wanted.kwargs, _captured(function)))
         before = self._uses.setdefault(digest, mine)
         if before is not mine and not _same(before, mine):
             raise UsageError(
@@ -89,11 +88,11 @@ class StepMemory:
             )
 
 
-def step(memory: StepMemory, key: str, call: UserCall, retry: Retry) -> Work[Any]:
+def step(memory: StepMemory, key: str, wanted: UserCall, retry: Retry) -> Work[Any]:
     """Call the function unless its result is recorded, and record the result."""
     digest = digest_of(key, memory.item)
     yield from memory.load()
-    memory.use(key, digest, call)
+    memory.use(key, digest, wanted)
     known = memory.recall(digest)
     if known is not None:
         return loads(known)
@@ -101,7 +100,7 @@ def step(memory: StepMemory, key: str, call: UserCall, retry: Retry) -> Work[Any
     while True:
         tries += 1
         try:
-            result = yield call
+            result = yield wanted
             text = serialised("step", key, result)
         except Exception as error:
             yield memory.record([[digest, key, FAILED, tries, "", reason_of(error)]])

@@ -19,9 +19,8 @@ from ....errors import UsageError
 from .template import BadItem, Template
 
 _ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "csv"}
-IN_DOUBT_ITSELF = (
-    76  # a command exits with it when it does not know; the next start runs it again, and it checks, as `once` does
-)
+# A command exits with it when it does not know; the next start runs it again, and it checks, as `once` does.
+IN_DOUBT_ITSELF = 76
 _LONGEST_KEY = 1000
 _SHOWN = 50  # names of fields in a message
 _LOOKED_AT = 8192  # bytes, to find out what a file is

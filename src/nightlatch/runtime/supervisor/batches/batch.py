@@ -219,7 +219,8 @@ class Checkpoints:
         return self._publish(**request)
 
     def do_spent(self, _: dict[str, Any]) -> dict[str, Any]:
-        capped = ((item, self._exceeded(reported)) for item, reported in self._reported.items())
+        caps, spent = self._batch.item_caps, self._reported.items()
+        capped = ((item, budget.exceeded(caps, reported.used, lambda *_: 0.0)) for item, reported in spent)
         return {"over": {item: str(cap) for item, cap in capped if cap}}
 
     def do_reasons(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -230,9 +231,6 @@ class Checkpoints:
         if self.bar:
             self.bar.close()
         return {}
-
-    def _exceeded(self, reported: Reported) -> Cap | None:
-        return budget.exceeded(self._batch.item_caps, reported.used, lambda *_: 0.0)
 
     def _publish(self, digest: str, key: str, tries: int, targets: list[str], workspace: str) -> dict[str, Any]:
         if self._publishing is None:

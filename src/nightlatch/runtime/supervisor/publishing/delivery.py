@@ -55,9 +55,7 @@ class Delivery:
         """Make the workspace. Returns "" if the work is to be done; otherwise how an earlier attempt's work came to be
         published, so that there is nothing to do. `elsewhere`: attempts that other ledgers know of."""
         run = writer.run
-        self._writer = writer
-        done = None if self._job.again else (self._job.name, run.key)
-        self._publisher = Publisher(lease=lease, run=run.id, job=self._job.name, done=done, attempt=run.attempt)
+        self._writer, self._publisher = writer, self._publisher_of(lease, writer)
         self.workspace = Workspace.make(lease.store.folder, f"{run.id}-{run.attempt}", self._source)
         self.path = os.path.join(self.workspace.path, self._job.cwd)
         writer.event(kinds.WORKSPACE, path=self.workspace.path, commit=self.workspace.commit or None)
@@ -95,10 +93,13 @@ class Delivery:
 
     def land_plan(self, lease: Lease, ledger: Ledger, writer: Writer, definition: str) -> str:
         """Publish what was approved, from the workspace that an earlier attempt left; returns how."""
+        publisher = self._publisher_of(lease, writer)
+        return held.land(self._publication, self._source, ledger, writer, publisher, definition)
+
+    def _publisher_of(self, lease: Lease, writer: Writer) -> Publisher:
         run = writer.run
         done = None if self._job.again else (self._job.name, run.key)
-        publisher = Publisher(lease=lease, run=run.id, job=self._job.name, done=done, attempt=run.attempt)
-        return held.land(self._publication, self._source, ledger, writer, publisher, definition)
+        return Publisher(lease=lease, run=run.id, job=self._job.name, done=done, attempt=run.attempt)
 
     def kept(self, reason: str) -> str:
         """The reason of an unsuccessful run, with the path of its workspace."""

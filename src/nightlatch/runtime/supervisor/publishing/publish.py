@@ -2,8 +2,8 @@
 
 The intents of all targets are journaled before the first write. A successor, after it has sealed the gates, checks
 each target for the intended content and adopts it; so a crash between the publish and the verdict makes no second
-article. A branch comes last: when a commit has landed, so has
-everything else, and where the store is the same repository the done key lands in the same push.
+article. A branch comes last: when a commit has landed, so has everything else, and where the store is the same
+repository the done key lands in the same push.
 """
 
 from __future__ import annotations

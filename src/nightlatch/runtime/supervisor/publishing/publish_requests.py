@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 
 BY = "command"
 
-_PATIENCE = (
-    60.0  # seconds to wait for unfinished writes after the command's end; then they are left to the next attempt
-)
+# Seconds to wait for unfinished writes after the command's end; then they are left to the next attempt.
+_PATIENCE = 60.0
 
 
 class PublishRequests:

@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 
 # How something that an earlier attempt was about to publish has landed.
 THERE = "there"
+REPLACED = "replaced since"  # it landed, and another write replaced it
+
 _CHUNK = 1 << 20
 _TRAILER = re.compile(r"^ *Nightlatch-(\w+): (.*)$", re.MULTILINE)
-REPLACED = "replaced since"  # it landed, and another write replaced it
 
 
 @value(frozen=True, kw_only=True)
@@ -115,6 +116,7 @@ class ReplaceTarget:
         return self._last() != {name: plan[name] for name in ("over", "landed")}
 
     def _last(self) -> Facts:
+        """What landed there last, and under which token."""
         landings = self.gate.landings()
         last = landings[-1] if landings else None
         return {"over": str(last.mark.token) if last else "", "landed": last.digest if last else ""}
@@ -135,8 +137,7 @@ class ReplaceTarget:
 
     def _placed(self, publisher: Publisher) -> Facts:
         """Under which token it is to land, and what it is to replace: the token that landed there last."""
-        landings = self.gate.landings()
-        return {"token": str(publisher.lease.token), "over": str(landings[-1].mark.token) if landings else ""}
+        return {"token": str(publisher.lease.token), "over": self._last()["over"]}
 
     def landed(self, facts: Facts, fresh: Workspace | CommandFolder | None) -> str:
         """Did it land? Called after the seal, so nothing older can still arrive. "": no."""
@@ -146,8 +147,7 @@ class ReplaceTarget:
 
     def overtaken(self, facts: Facts) -> bool:
         """If it did not land: has another write landed there since, which is newer?"""
-        landings = self.gate.landings()
-        last = str(landings[-1].mark.token) if landings else ""
+        last = self._last()["over"]
         return bool(last) and facts.get("over", last) != last
 
     def _holds(self, digest: str) -> bool:
