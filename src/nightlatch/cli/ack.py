@@ -9,8 +9,9 @@ from ..ledger.records import RunRow
 from ..observe.overview import is_shut_down, overview
 from ..observe.reader import NEEDS_DECISION, StoreReader
 from ..observe.run_views import facts
+from ..system.identity import person
 from .arguments import Parser
-from .decisions import current_user, title
+from .decisions import title
 from .json_out import print_json
 from .reading import open_reader
 
@@ -40,7 +41,7 @@ def main(argv: list[str]) -> int:
     runs = _all(reader) if args.all else [_named(reader, text) for text in args.run]
     ledger = open_for(reader.url)
     for run in runs:
-        ledger.acknowledge(run, current_user())
+        ledger.acknowledge(run, person())
         if args.json:
             print_json(facts(run, run.status))
         else:

@@ -19,9 +19,10 @@ from ..observe import agent_views
 from ..observe.agent_views import AgentView
 from ..observe.reader import NEEDS_DECISION, StoreReader
 from ..system import clock
+from ..system.identity import person
 from . import screen
 from .arguments import Namespace
-from .decisions import current_user, title
+from .decisions import title
 from .json_out import print_json
 from .only_people import require_person
 from .reading import open_reader
@@ -120,7 +121,7 @@ def cancel(args: Namespace) -> int:
         raise InDoubt(f"the vendor did not confirm the end of {handle}: {trouble}. Look: {look}")
     if row and row.ended is None:
         open_for(reader.url).agents.put(
-            replace(row, status=seen.status, ended=clock.wall(), changed=clock.wall()), current_user()
+            replace(row, status=seen.status, ended=clock.wall(), changed=clock.wall()), person()
         )
     print(f"agent {printable(handle)}: its vendor reports that it is {seen.status}")
     return 0
@@ -143,9 +144,9 @@ def attach(args: Namespace) -> int:
             if found
             else f"{title(run)} has no launch in doubt, so there is nothing to attach"
         )
-    resolve(found[0], "done", by=current_user(), scope=run.job, store=reader.url, wait=5.0, result=json.dumps(handle))
+    resolve(found[0], "done", by=person(), scope=run.job, store=reader.url, wait=5.0, result=json.dumps(handle))
     if reader.status(run) in NEEDS_DECISION:
-        decide.resolve(run, decide.AGAIN, current_user(), ledger=open_for(reader.url), store=reader.store, wait=5.0)
+        decide.resolve(run, decide.AGAIN, person(), ledger=open_for(reader.url), store=reader.store, wait=5.0)
     print(f"{title(run)} continues with the agent {printable(handle)} when it is started again")
     return 0
 

@@ -17,10 +17,11 @@ from ..observe.run_views import facts
 from ..runtime.supervisor.run import approval
 from ..runtime.supervisor.run.rows import read_row
 from ..system import identity
+from ..system.identity import person
 from . import screen, verdict_line
 from .arguments import Parser
 from .configured import for_run
-from .decisions import current_user, title
+from .decisions import title
 from .json_out import print_json
 from .only_people import require_person
 from .reading import open_reader
@@ -105,7 +106,7 @@ def _agrees() -> bool:
 def _approve(reader: StoreReader, run: RunRow, job: Job, as_json: bool) -> int:
     from ..runtime.supervisor.start import start
 
-    ledger, store, by = open_for(reader.url), reader.store, current_user()
+    ledger, store, by = open_for(reader.url), reader.store, person()
     claim = approval.held_claim(read_row(store, run.job), run, store)
     held = claim.held if claim else None
     try:

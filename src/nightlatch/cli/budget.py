@@ -5,8 +5,9 @@ from __future__ import annotations
 from ..core import advice, budget, statuses
 from ..errors import UsageError
 from ..ledger import open_for
+from ..system.identity import person
 from .arguments import Parser
-from .decisions import current_user, title
+from .decisions import title
 from .only_people import require_person
 from .reading import open_reader
 
@@ -34,6 +35,6 @@ def main(argv: list[str]) -> int:
         raise UsageError(f"{title(run)} has succeeded: it makes no more calls")
     before = budget.parse(found) if (found := open_for(reader.url).budget_of(run.id)) else ()
     text = ",".join(map(str, budget.changed(before, caps)))
-    open_for(reader.url).set_budget(run, text, current_user())
+    open_for(reader.url).set_budget(run, text, person())
     print(f"{title(run)} has the budget {text}: {advice.command('show', run.id)}")
     return 0

@@ -28,9 +28,9 @@ from ..scheduler.scheduled import Scheduled
 from ..scheduler.served import Served
 from ..store import url
 from ..system import clock, crontab, identity, services, zone
+from ..system.identity import person
 from . import screen
 from .arguments import Parser
-from .decisions import current_user
 from .json_out import print_json
 from .only_people import require_person
 
@@ -269,7 +269,7 @@ def _apply(config: Config, store: str | None) -> int:
             continue
         last = Served(the_store.folder).definitions.get(name, "")
         standing = definitions.judge(row, mine, last, shared=url.ledger_of(where) != url.BESIDE)
-        JobSlots(the_store, ledger, name, current_user()).define(mine)
+        JobSlots(the_store, ledger, name, person()).define(mine)
         applied += 1
         was = "an older one of this file" if standing == definitions.OLD else "another"
         print(printable(f"{name}: in force as this file has it; it is {was} for the other machines: git pull there"))

@@ -13,16 +13,11 @@ from ..ledger.records import RunRow
 from ..observe import run_views
 from ..observe.reader import StoreReader
 from ..runtime.supervisor.afterwards import lapse
-from ..system import identity
+from ..system.identity import person
 from .arguments import Namespace, Parser
 from .reading import open_reader
 
 _LOOKED_AT = 200  # runs of a job that is named instead of a run
-
-
-def current_user() -> str:
-    """The person who decides, for the journal."""
-    return f"{identity.user()}@{identity.host()}"
 
 
 def title(run: RunRow) -> str:
@@ -64,7 +59,7 @@ def run_of_job(reader: StoreReader, job: str, among: tuple[str, ...]) -> RunRow 
 def decide(reader: StoreReader, run: RunRow, verb: Callable[[Ledger, str, str], RunRow]) -> RunRow:
     """The run after `verb`. If it cannot be decided, the exit code is 76 if it needs another decision, else 64."""
     try:
-        return verb(open_for(reader.url), run.id, current_user())
+        return verb(open_for(reader.url), run.id, person())
     except RunEnded as ended:
         if statuses.needs_person(ended.run.status):
             raise

@@ -8,7 +8,7 @@ from ..errors import Error, NotAllowed
 from ..ledger import kinds, open_for
 from ..store import url
 from ..system import ancestry
-from .decisions import current_user
+from ..system.identity import person
 
 _NAMES = ("NIGHTLATCH_RUN", "NIGHTLATCH_SOCKET")  # any of them: below a supervisor
 
@@ -20,7 +20,7 @@ def require_person(what: str, job: str, store: str | None) -> None:
         return
     run = os.environ.get("NIGHTLATCH_RUN", "")
     try:
-        facts = {"what": what, "by": current_user()} | ({"run": run} if run else {})
+        facts = {"what": what, "by": person()} | ({"run": run} if run else {})
         open_for(url.resolve(store)).note(job or _job(), kinds.NOT_ALLOWED, **facts)
     except Error:
         pass  # it is not allowed, journaled or not

@@ -7,9 +7,9 @@ from ..ledger import open_for
 from ..observe.slots import JobLine
 from ..scheduler.people import JobSlots
 from ..store import url
+from ..system.identity import person
 from . import screen
 from .arguments import Parser
-from .decisions import current_user
 from .json_out import print_json
 from .reading import existing
 from .times import moment
@@ -34,7 +34,7 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     where = existing(args.store)
     until = moment(args.until, "--until") if args.until else 0.0
-    row = JobSlots(url.connect(where), open_for(where), args.job, current_user()).pause(until, args.reason)
+    row = JobSlots(url.connect(where), open_for(where), args.job, person()).pause(until, args.reason)
     if args.json:
         print_json(JobLine(row=row, last=None, overdue=False, skipped=0.0).facts())
         return 0

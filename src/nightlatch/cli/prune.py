@@ -7,9 +7,9 @@ from ..errors import UsageError
 from ..ledger import open_for
 from ..runtime.supervisor.afterwards import pruning, retention
 from ..system import clock
+from ..system.identity import person
 from . import screen
 from .arguments import Parser
-from .decisions import current_user
 from .json_out import print_json
 from .reading import open_reader
 
@@ -45,7 +45,7 @@ def main(argv: list[str]) -> int:
     reader = open_reader(args.store, listing=True)
     if not args.dry_run:
         pruning.sweep()
-    gone = pruning.prune(reader.store, open_for(reader.url), keep, current_user(), dry=args.dry_run)
+    gone = pruning.prune(reader.store, open_for(reader.url), keep, person(), dry=args.dry_run)
     if args.json:
         lists = {"runs": list(gone.runs), "outputs": list(gone.outputs), "workspaces": list(gone.workspaces)}
         print_json({"version": 1, "dry_run": args.dry_run, "keep": keep, "entries": gone.entries,

@@ -14,9 +14,10 @@ from ..observe.open_decisions import OpenDecision
 from ..observe.reader import NEEDS_DECISION, StoreReader
 from ..observe.run_views import facts, start
 from ..runtime.supervisor.afterwards import decide
+from ..system.identity import person
 from . import screen
 from .arguments import Namespace, Parser
-from .decisions import current_user, run_of_job, title
+from .decisions import run_of_job, title
 from .json_out import print_json
 from .only_people import require_person
 from .reading import open_reader
@@ -124,7 +125,7 @@ def _decide_all(reader: StoreReader, args: Namespace) -> int:
     from ..runtime.supervisor.batches.batch import resolve
 
     outcome = args.what
-    for key in resolve(args.batch, "", outcome, by=current_user(), store=reader.url, wait=args.wait):
+    for key in resolve(args.batch, "", outcome, by=person(), store=reader.url, wait=args.wait):
         if args.json:
             print_json(
                 {"version": 1, "batch": args.batch, "key": key, "status": effects.resolution(outcome, of_item=True)}
@@ -139,14 +140,14 @@ def settle(one: OpenDecision, outcome: str, reader: StoreReader, wait: float) ->
     if one.batch:
         from ..runtime.supervisor.batches.batch import resolve as resolve_items
 
-        resolve_items(one.batch, one.key, outcome, by=current_user(), store=reader.url, wait=wait)
+        resolve_items(one.batch, one.key, outcome, by=person(), store=reader.url, wait=wait)
         return effects.resolution(outcome, of_item=True)
     if one.job:
         decide.resolve_elsewhere(
             one.job,
             one.key,
             outcome,
-            current_user(),
+            person(),
             seen=one.changed,
             ledger=open_for(reader.url),
             store=reader.store,
@@ -155,7 +156,7 @@ def settle(one: OpenDecision, outcome: str, reader: StoreReader, wait: float) ->
         return effects.resolution(outcome)
     from ..runtime.shared.effect_records import resolve
 
-    return resolve(one.key, outcome, by=current_user(), scope=one.scope, store=reader.url, wait=wait).status
+    return resolve(one.key, outcome, by=person(), scope=one.scope, store=reader.url, wait=wait).status
 
 
 def _decide_elsewhere(reader: StoreReader, args: Namespace) -> int:
@@ -181,7 +182,7 @@ def _decide_elsewhere(reader: StoreReader, args: Namespace) -> int:
     from ..runtime.shared.effect_records import resolve
 
     try:
-        effect = resolve(what, args.outcome, by=current_user(), scope=scope, store=reader.url, wait=args.wait)
+        effect = resolve(what, args.outcome, by=person(), scope=scope, store=reader.url, wait=args.wait)
     except UsageError:
         raise UsageError(nothing) from None
     print(f"the effect {printable(what)} is {effect.status}")
@@ -211,7 +212,7 @@ def _decide_run(reader: StoreReader, run: RunRow, args: Namespace) -> int:
         return _ask(sentence, choices, facts(run, status) if args.json else None)
     try:
         decided = decide.resolve(
-            run, args.outcome, current_user(), ledger=open_for(reader.url), store=reader.store, wait=args.wait
+            run, args.outcome, person(), ledger=open_for(reader.url), store=reader.store, wait=args.wait
         )
     except RunEnded as ended:
         raise UsageError(str(ended)) from None  # another was faster

@@ -14,9 +14,9 @@ from ..observe.reader import StoreReader
 from ..observe.slots import JobLine
 from ..scheduler.people import JobSlots
 from ..system import clock
+from ..system.identity import person
 from . import screen
 from .arguments import Parser
-from .decisions import current_user
 from .json_out import print_json
 from .only_people import require_person
 from .reading import open_reader, since_of
@@ -60,14 +60,14 @@ def main(argv: list[str]) -> int:
 
 
 def _decide(reader: StoreReader, job: str, skip: str | None, onward: str | None) -> int:
-    person = JobSlots(reader.store, open_for(reader.url), job, current_user())
+    slots_of_job = JobSlots(reader.store, open_for(reader.url), job, person())
     if skip:
         slot = float(round(moment(skip, "--skip")))
-        person.skip(slot)
+        slots_of_job.skip(slot)
         print(f"{job}: the slot {name_of(slot)} will not be run")
         return 0
     assert onward
-    row = person.go_on_from(float(round(moment(onward, "--from"))))
+    row = slots_of_job.go_on_from(float(round(moment(onward, "--from"))))
     print(f"{job} continues with {name_of(row.next_due)}; slots that ran are not run again")
     return 0
 

@@ -12,7 +12,7 @@ from ..errors import UsageError
 from ..ledger import open_for
 from ..observe.reader import StoreReader
 from ..runtime.supervisor.run import counting
-from .decisions import current_user
+from ..system.identity import person
 from .reading import open_reader
 
 
@@ -32,7 +32,7 @@ def named_job(store: str | None, name: str) -> tuple[StoreReader, Job, Row]:
 
 def change(reader: StoreReader, job: Job, was: str, stage: str, *, why: str, forced: bool = False) -> Row:
     """Put it into a stage, journaled; raises if it is in another than `was` by now."""
-    store, by = reader.store, current_user()
+    store, by = reader.store, person()
 
     def changed(row: Row) -> Row:
         now = stages.of(row, job.stage)

@@ -7,9 +7,9 @@ from ..ledger import open_for
 from ..observe.slots import JobLine
 from ..scheduler.people import JobSlots
 from ..store import url
+from ..system.identity import person
 from . import screen
 from .arguments import Parser
-from .decisions import current_user
 from .json_out import print_json
 from .only_people import require_person
 from .reading import existing
@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     where = existing(args.store)
     require_person(f"unpause {args.job}", args.job, args.store)
-    row = JobSlots(url.connect(where), open_for(where), args.job, current_user()).unpause()
+    row = JobSlots(url.connect(where), open_for(where), args.job, person()).unpause()
     if args.json:
         print_json(JobLine(row=row, last=None, overdue=False, skipped=0.0).facts())
     elif row.next_due < NEVER:

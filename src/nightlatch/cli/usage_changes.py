@@ -12,9 +12,9 @@ from ..observe import figures
 from ..observe.changes import JobChanges, LevelChange, job_changes
 from ..observe.levels import FEWEST
 from ..observe.reader import StoreReader
+from ..system.identity import person
 from . import screen
 from .arguments import Namespace
-from .decisions import current_user
 from .json_out import print_json
 from .reading import existing, open_reader
 
@@ -51,9 +51,7 @@ def accept(args: Namespace) -> int:
     if not current:
         raise UsageError(f"{printable(args.job)} is at its usual level: there is nothing to accept")
     what = " ".join(change.what for change in current)
-    open_for(existing(args.store)).note(
-        args.job, kinds.USUAL, what=what, by=current_user(), run=current[0].shift.first.run
-    )
+    open_for(existing(args.store)).note(args.job, kinds.USUAL, what=what, by=person(), run=current[0].shift.first.run)
     levels = ", ".join(f"{_amount(change.what, change.shift.now)} ({change.what})" for change in current)
     print(f"the usual level of {printable(args.job)} is now {levels}")
     return 0

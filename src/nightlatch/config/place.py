@@ -9,6 +9,7 @@ import os
 import sys
 
 from ..errors import BadConfig
+from ..system import storage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,8 +115,7 @@ def config_folder() -> str:
     """The folder of this user on this machine for settings."""
     if sys.platform == "darwin":
         return os.path.expanduser("~/Library/Application Support/nightlatch")
-    base = os.environ.get("XDG_CONFIG_HOME", "")
-    return os.path.join(base if os.path.isabs(base) else os.path.expanduser("~/.config"), "nightlatch")
+    return os.path.join(storage.user_folder("XDG_CONFIG_HOME", "~/.config"), "nightlatch")
 
 
 def _above() -> list[str]:

@@ -75,6 +75,17 @@ class Refusal:
         )
 
 
+def kept(mark: Mark, by: str, now: float) -> KeptMark:
+    """A mark to keep, with its holder in one line."""
+    return KeptMark(mark=mark, by=" ".join(by.split()), at=now)
+
+
+def adopted(marks: Mapping[str, KeptMark], store: str) -> tuple[dict[str, KeptMark], int]:
+    """The marks with every other store's made this store's, tokens kept; and how many there were."""
+    foreign = sum(one.mark.store != store for one in marks.values())
+    return {n: replace(one, mark=replace(one.mark, store=store, grant="")) for n, one in marks.items()}, foreign
+
+
 def admit(gate: str, standing: Mapping[str, KeptMark], offered: Mark, known: KnownGrants | None = None) -> bool:
     """May a holder with this mark write here? True: yes, after the gate's mark is raised. False: yes, the gate has
     this very mark. Otherwise raises StaleToken, or OtherStore.

@@ -9,6 +9,7 @@ from .value import replace, value
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from typing import Any
 
 _NAME_EXTRA = frozenset("._-/#:@+=,")
 _NAME_LENGTH = 200
@@ -54,19 +55,11 @@ class Holder:
     @classmethod
     def unpack(cls, text: str) -> Holder:
         fields = dict(line.split("=", 1) for line in text.split("\n") if "=" in line)
-        return cls(
-            incarnation=fields.get("incarnation", ""),
-            user=fields.get("user", _UNKNOWN),
-            host=fields.get("host", _UNKNOWN),
-            pid=int(fields.get("pid", 0)),
-            start=int(fields.get("start", 0)),
-            machine=fields.get("machine", ""),
-            boot=fields.get("boot", ""),
-            pidns=fields.get("pidns", ""),
-            timens=fields.get("timens", ""),
-            lifetime=fields.get("lifetime", ""),
-            unproven=fields.get("unproven", ""),
-        )
+        known: dict[str, Any] = {name: fields[name] for name in _NOBODY.__dict__ if name in fields}
+        return replace(_NOBODY, **known | {name: int(fields.get(name, 0)) for name in ("pid", "start")})
+
+
+_NOBODY = Holder(incarnation="", user=_UNKNOWN, host=_UNKNOWN)
 
 
 @value(frozen=True, kw_only=True)

@@ -61,7 +61,7 @@ class Option:
         self.default, self.written = default, written  # as a job has it, and as people write it
         self.metavar, self.where, self.choices, self.refused = metavar, where, choices, refused
         self.defines = defines  # part of the job's definition
-        self.flag, self.number, self.many = read is _flag, read is _whole, read in (_texts, _variables, _pairs)
+        self.flag, self.number, self.many = read is _flag, read is checks.whole, read in (_texts, _variables, _pairs)
         self.optional = read in (_text, _time, _caps, _item_caps)  # in Python, None means the default
         self._read, self._help = read, help
 
@@ -171,7 +171,7 @@ def bound(help: str, default: str = "", **more: Any) -> Any:
 
 
 def whole(help: str, default: int = 0, **more: Any) -> Any:
-    return Option(_whole, default, help, written=str(default), metavar="N", **more)
+    return Option(checks.whole, default, help, written=str(default), metavar="N", **more)
 
 
 def wholes(help: str, default: tuple[int, ...], **more: Any) -> Any:
@@ -227,16 +227,10 @@ def _bound(value: Any, what: str) -> float | None:
     return found
 
 
-def _whole(value: object, what: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise UsageError(f"{what} is {checks.shown(value)}: write a whole number, 0 or more")
-    return value
-
-
 def _wholes(value: object, what: str) -> tuple[int, ...]:
     if not isinstance(value, list | tuple):
         raise UsageError(f"{what} is {checks.shown(value)}: write a list of whole numbers")
-    return tuple(_whole(one, what) for one in value)
+    return tuple(checks.whole(one, what) for one in value)
 
 
 def _flag(value: object, what: str) -> bool:
@@ -295,7 +289,7 @@ def _frozen(value: Any) -> Any:
 
 
 _TYPES: dict[Callable[[Any, str], Any], str] = {
-    _whole: "int",
+    checks.whole: "int",
     _flag: "bool",
     _texts: "str | Sequence[str]",
     _variables: "Mapping[str, str] | Sequence[str]",

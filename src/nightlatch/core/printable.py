@@ -18,6 +18,12 @@ def printable(text: str) -> str:
     )
 
 
+def shortened(text: str, longest: int) -> str:
+    """`text` in one printable line of at most so many characters."""
+    line = printable(text).strip()
+    return line if len(line) <= longest else line[: longest - 1] + "…"
+
+
 def written_out(letter: str) -> str:
     number = ord(letter)
     return f"\\x{number:02x}" if number < 128 else f"\\u{number:04x}" if number < 65536 else f"\\U{number:08x}"

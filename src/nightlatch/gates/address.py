@@ -5,12 +5,20 @@ from __future__ import annotations
 import os
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from ..errors import UsageError
+from ..errors import GateUnreachable, UsageError
 from ..system import identity
 
 
 def to_url(scheme: str, path: str) -> str:
     return f"{scheme}://{identity.machine()}{quote_from_bytes(os.fsencode(path), safe='/+,=@:~')}"
+
+
+def unwritable(path: str, error: OSError) -> GateUnreachable:
+    return GateUnreachable(
+        f"{path} could not be sealed or written: {error.strerror or error}"
+        + (f" ({error.filename})" if error.filename else "")
+        + ". Check space, owner and permissions there, then try again"
+    )
 
 
 def to_path(url: str) -> str:

@@ -19,7 +19,7 @@ def present(gate: Registrable, bearer: Bearer | Mark) -> tuple[Mark, str]:
     work. A caller with only a mark must have done both itself.
     """
     if isinstance(bearer, Mark):
-        return bearer, f"{identity.user()}@{identity.host()} (pid {os.getpid()})"
+        return bearer, f"{identity.person()} (pid {os.getpid()})"
     bearer.check()
     mark = bearer.mark
     if gate.registered != mark:

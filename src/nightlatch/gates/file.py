@@ -76,7 +76,7 @@ class File(OnDisk):
                 os.replace(temporary, self.path)
                 durable.fsync_folder(self._marks.parent)
         except BaseException:
-            _remove(temporary)
+            durable.remove(temporary)
             raise
 
     def release(self) -> str:
@@ -110,9 +110,7 @@ def _fill(path: str, content: Iterator[bytes], mode: int, old: os.stat_result | 
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         for chunk in content:
-            view = memoryview(chunk)
-            while view:
-                view = view[os.write(fd, view) :]
+            durable.write_all(fd, chunk)
         mine = os.fstat(fd)
         if old:
             _resemble(fd, mine, old)
@@ -132,10 +130,3 @@ def _resemble(fd: int, mine: os.stat_result, old: os.stat_result) -> None:
     same_owner = (old.st_uid, old.st_gid) == (mine.st_uid, mine.st_gid)
     # A set-user-id bit was meant for that owner only.
     os.fchmod(fd, stat.S_IMODE(old.st_mode) & (0o7777 if same_owner else 0o777))
-
-
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core import checks
+from ..core import checks, fence
 from ..core.passwords import without_password
 from ..core.value import replace
 from ..errors import UsageError
@@ -145,8 +145,7 @@ class Git:
 
         def rekeyed(marks: dict[str, KeptMark]) -> dict[str, KeptMark] | None:
             nonlocal foreign
-            foreign = sum(kept.mark.store != store for kept in marks.values())
-            new = {name: replace(s, mark=replace(s.mark, store=store, grant="")) for name, s in marks.items()}
+            new, foreign = fence.adopted(marks, store)
             return new if foreign else None
 
         self._fence.change(rekeyed)

@@ -59,8 +59,7 @@ class BranchFence:
             durable.private_folder(os.path.dirname(self._refusals))
             refusals.record(self._refusals, refused, by)
             raise
-        here = fence.KeptMark(mark=mark, by=" ".join(by.split()), at=clock.wall())
-        return {**marks, mark.name: here}
+        return {**marks, mark.name: fence.kept(mark, by, clock.wall())}
 
     def refusals(self) -> list[Refusal]:
         """The refusals of writers on this machine, the oldest first."""

@@ -15,7 +15,7 @@ from ..core.fence import KeptMark, Landing, Refusal
 from ..core.value import replace
 from ..errors import GateUnreachable, StaleToken
 from ..system import clock, durable, filelock, identity, process, storage
-from . import refusals
+from . import address, refusals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Marks:
             raise
         before = marks.get(mark.name)
         if higher:
-            here = fence.KeptMark(mark=mark, by=" ".join(by.split()), at=clock.wall())
+            here = fence.kept(mark, by, clock.wall())
             self._write({**marks, mark.name: here}, self._with_last(self._noted(), marks))
         self.expected.add(mark.name)
         return before.mark if before else None
@@ -154,9 +154,8 @@ class Marks:
         """
         with self.locked():
             marks = self._read(fence.unpack)
-            foreign = sum(s.mark.store != store for s in marks.values())
+            mine, foreign = fence.adopted(marks, store)
             if foreign:
-                mine = {n: replace(s, mark=replace(s.mark, store=store, grant="")) for n, s in marks.items()}
                 landed = self._with_last(self._noted(), marks)
                 self._write(mine, tuple(replace(one, mark=replace(one.mark, store=store)) for one in landed))
         return foreign
@@ -234,11 +233,7 @@ class Marks:
         try:
             yield
         except OSError as error:
-            raise GateUnreachable(
-                f"{self.target} could not be sealed or written: {error.strerror or error}"
-                + (f" ({error.filename})" if error.filename else "")
-                + ". Check space, owner and permissions there, then try again"
-            ) from error
+            raise address.unwritable(self.target, error) from error
 
     def _write(self, marks: dict[str, KeptMark], landings: tuple[Landing, ...]) -> None:
         durable.replace(self._marks, fence.pack(marks, landings).encode())

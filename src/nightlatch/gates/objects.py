@@ -133,8 +133,7 @@ class Object:
 
         def rekeyed(old: Pointer) -> Pointer | None:
             nonlocal foreign
-            foreign = sum(s.mark.store != store for s in old.marks.values())
-            marks = {n: replace(s, mark=replace(s.mark, store=store, grant="")) for n, s in old.marks.items()}
+            marks, foreign = fence.adopted(old.marks, store)
             return replace(old, marks=marks) if foreign else None
 
         self._cell.change(rekeyed)
@@ -142,7 +141,11 @@ class Object:
 
     def _put(self, bearer: Bearer | Mark, content: bytes | BinaryIO, digest: str) -> str:
         mark, by = present(self, bearer)
-        self._change(lambda old: self._only_checked(old, mark, by), by)  # refuse before a large payload is sent
+
+        def checked(old: Pointer) -> None:
+            self._raised(old, mark, by)
+
+        self._change(checked, by)  # refuse before a large payload is sent
         key = f"{self._key}.releases/{mark.token}-{identity.new_id()}"
         dropped: tuple[str, ...] = ()
 
@@ -172,11 +175,7 @@ class Object:
         """The pointer with the mark added; None if it is there already. Raises if it is refused."""
         if not fence.admit(self.url, old.marks, mark, known):
             return None
-        here = KeptMark(mark=mark, by=" ".join(by.split()), at=clock.wall())
-        return replace(old, marks={**old.marks, mark.name: here})
-
-    def _only_checked(self, old: Pointer, mark: Mark, by: str) -> None:
-        self._raised(old, mark, by)
+        return replace(old, marks={**old.marks, mark.name: fence.kept(mark, by, clock.wall())})
 
     def _change(self, decide: Callable[[Pointer], Pointer | None], by: str) -> None:
         try:

@@ -109,7 +109,7 @@ class Sql:
                 before = current.get(mark.name)
                 try:
                     if fence.admit(self.url, current, mark, known):
-                        marks.write(fence.KeptMark(mark=mark, by=" ".join(by.split()), at=clock.wall()))
+                        marks.write(fence.kept(mark, by, clock.wall()))
                 except StaleToken as stale:
                     refused = stale
                     marks.record(fence.Refusal.of(stale, by, clock.wall()))

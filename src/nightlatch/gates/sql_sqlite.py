@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import contextmanager
-from urllib.parse import quote_from_bytes, unquote_to_bytes
+from urllib.parse import unquote_to_bytes
 
 from ..core.model import Mark
 from ..errors import GateUnreachable, UsageError
 from ..system import filelock, identity, presence, storage
-from . import sql_marks
+from . import address, sql_marks
 from . import sql_sqlite_triggers as triggers
 from .sql_sqlite_transaction import SqliteTransaction
 
@@ -45,14 +45,13 @@ class Sqlite:
 
     def __init__(self, path: str) -> None:
         self.path = os.path.realpath(path)
-        self.url = f"sqlite://{identity.machine()}{quote_from_bytes(os.fsencode(self.path), safe='/+,=@:~')}"
+        self.url = address.to_url("sqlite", self.path)
         self.lock_path = f"{self.path}-nightlatch.lock"
 
     @classmethod
     def by_url(cls, url: str, timeout: str | None) -> Sqlite:
         """`sqlite:////path/from/root`, `sqlite:///relative`, or `sqlite://MACHINE/path` as it is registered."""
-        if timeout:
-            raise UsageError("SQLite cannot end a transaction by itself: `timeout` is for PostgreSQL")
+        _check_timeout(timeout)
         machine, slash, path = url.removeprefix("sqlite://").partition("/")
         if not url.startswith("sqlite://") or not slash or not path or path == ":memory:":
             raise UsageError(f"{url!r} does not name a file: write sqlite:////path/to/file (four slashes)")
@@ -62,9 +61,8 @@ class Sqlite:
 
     @classmethod
     def by_connection(cls, connection: sqlite3.Connection, timeout: str | None) -> Sqlite:
+        _check_timeout(timeout)
         path = _path_of(connection)
-        if timeout:
-            raise UsageError("SQLite cannot end a transaction by itself: `timeout` is for PostgreSQL")
         if not path:
             raise UsageError("a database in memory belongs to one process: nobody else can write to it, or seal it")
         return cls(path)
@@ -183,8 +181,8 @@ class Sqlite:
             f"replaces it for good: nightlatch gate adopt {self.url}#{gate}"
         )
 
-    def _take_lock(self) -> _Lock:
-        lock = _Lock(self.lock_path)
+    def _take_lock(self) -> filelock.FairLock:
+        lock = filelock.FairLock(self.lock_path)
         with self._explain_errors():
             mine = lock.acquire_from_stopped(PATIENCE)
         if not mine:
@@ -221,17 +219,7 @@ class Sqlite:
         except sqlite3.DatabaseError as error:
             raise GateUnreachable(f"{self.path} cannot be read as a database: {error}. Nothing was written") from error
         except OSError as error:
-            raise GateUnreachable(
-                f"{self.path} could not be sealed or written: {error.strerror or error}"
-                + (f" ({error.filename})" if error.filename else "")
-                + ". Check space, owner and permissions there, then try again"
-            ) from error
-
-
-class _Lock(filelock.FairLock):
-    @property
-    def held(self) -> bool:
-        return self._fd >= 0
+            raise address.unwritable(self.path, error) from error
 
 
 class SqliteMarks:
@@ -275,6 +263,11 @@ class SqliteMarks:
             (self._gate,),
         )
         return sql_marks.refusals(rows)
+
+
+def _check_timeout(timeout: str | None) -> None:
+    if timeout:
+        raise UsageError("SQLite cannot end a transaction by itself: `timeout` is for PostgreSQL")
 
 
 def _path_of(connection: sqlite3.Connection) -> str:

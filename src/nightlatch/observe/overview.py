@@ -127,7 +127,7 @@ def overview(reader: StoreReader, since: float | None, *, failed_since: float | 
         seen_runs.sort(key=lambda seen: -seen.run.changed)
     found["needs_you"].sort(key=lambda seen: _URGENCY.index(seen.status) if seen.status in _URGENCY else len(_URGENCY))
     here, elsewhere = open_decisions.here(reader), open_decisions.elsewhere(reader)
-    known = _rows(reader)
+    known = stages.all_rows(reader)
     return Overview(
         since=since,
         **{name: Group(runs=tuple(seen), capped=name in capped) for name, seen in found.items()},
@@ -148,13 +148,6 @@ def _unaffordable(reader: StoreReader, since: float) -> list[RefusedStart]:
     refused = [one for one in reader.ledger.refused_starts.since(since) if one.cause == BUDGET]
     newest = {one.job: reader.ledger.newest(one.job) for one in refused}
     return [one for one in refused if not ((run := newest[one.job]) and run.started and run.started > one.last)]
-
-
-def _rows(reader: StoreReader) -> list[Row]:
-    try:
-        return stages.all_rows(reader)
-    except StoreUnreachable:
-        return []  # as `_overdue` says
 
 
 def _overdue(reader: StoreReader) -> list[Row]:

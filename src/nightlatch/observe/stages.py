@@ -12,7 +12,7 @@ from ..core import stage as stages
 from ..core.job import Job
 from ..core.row import Row
 from ..core.stage import MANUAL, SUPERVISED, UNATTENDED, WRITES
-from ..errors import BadConfig
+from ..errors import BadConfig, StoreUnreachable
 from . import evidence
 from .reader import StoreReader
 
@@ -56,4 +56,8 @@ def demoted(known: list[Row]) -> list[Row]:
 
 
 def all_rows(reader: StoreReader) -> list[Row]:
-    return [rows.read(cursor) for cursor in reader.store.cursors()]
+    """The jobs' rows; none while the store does not answer."""
+    try:
+        return [rows.read(cursor) for cursor in reader.store.cursors()]
+    except StoreUnreachable:
+        return []

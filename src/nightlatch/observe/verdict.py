@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..core import printable, statuses
+from ..core import statuses
+from ..core.printable import shortened
 from ..core.value import value
 from . import figures
 from .figures import count, money, number_word, ordinal, percent, span
@@ -157,12 +158,9 @@ class RunFacts:
     timeout: float | None = None
     stall: float | None = None
     landed_on: str = ""  # a branch, a folder, an object
-    held_by: str = ""  # holder of the lease that it waits for
-    held_until: float | None = None
     effect: str = ""  # the key of an effect in doubt
     writes_held: int = 0  # waiting for an approval
     host: str = ""
-    gone_since: float | None = None  # a lapsed run's holder
     by: str = ""  # the person who cancelled it
 
 
@@ -186,10 +184,7 @@ def expected_end(seen: RunFacts) -> float | None:
 
 
 def _pending(seen: RunFacts, at: Clock) -> str:
-    if not seen.held_by:
-        return "Waits for its turn."
-    until = f" until {at(seen.held_until)}" if seen.held_until else ""
-    return f"Waits for its turn: {_text(seen.held_by)} has the lease{until}."
+    return "Waits for its turn."
 
 
 def _waiting(seen: RunFacts, at: Clock) -> str:
@@ -218,16 +213,14 @@ def _running(seen: RunFacts, at: Clock) -> str:
 
 def _succeeded(seen: RunFacts, at: Clock) -> str:
     what = f"Landed on {_text(seen.landed_on)}" if seen.landed_on else "Succeeded"
-    when = f" at {at(seen.ended)}" if seen.ended is not None else ""
-    return f"{what}{when}{_attempt(seen)}."
+    return f"{what}{_when(seen, at)}{_attempt(seen)}."
 
 
 def _failed(seen: RunFacts, at: Clock) -> str:
-    when = f" at {at(seen.ended)}" if seen.ended is not None else ""
     bare = seen.exit_code is not None and seen.reason in ("", f"exit code {seen.exit_code}")
     code = f" with exit code {seen.exit_code}" if bare else ""
     why = _text(seen.last_line if bare else seen.reason)
-    return f"Failed{when}{code}{_attempt(seen)}{': ' + why if why else ''}".rstrip(".") + "."
+    return f"Failed{_when(seen, at)}{code}{_attempt(seen)}{': ' + why if why else ''}".rstrip(".") + "."
 
 
 def _timed_out(seen: RunFacts, at: Clock) -> str:
@@ -235,8 +228,7 @@ def _timed_out(seen: RunFacts, at: Clock) -> str:
 
 
 def _stalled(seen: RunFacts, at: Clock) -> str:
-    when = f" at {at(seen.ended)}" if seen.ended is not None else ""
-    return f"No progress{f' for {span(seen.stall)}' if seen.stall else ''}; it was ended{when}."
+    return f"No progress{f' for {span(seen.stall)}' if seen.stall else ''}; it was ended{_when(seen, at)}."
 
 
 def _over_budget(seen: RunFacts, at: Clock) -> str:
@@ -259,20 +251,21 @@ def _needs_attention(seen: RunFacts, at: Clock) -> str:
 
 def _lapsed(seen: RunFacts, at: Clock) -> str:
     host = f" {_text(seen.host)}" if seen.host else ""
-    since = f" since {at(seen.gone_since)}" if seen.gone_since else ""
-    return f"Its holder{host} is gone{since}, and nobody has taken over."
+    return f"Its holder{host} is gone, and nobody has taken over."
 
 
 def _lost(seen: RunFacts, at: Clock) -> str:
-    when = f" at {at(seen.ended)}" if seen.ended is not None else ""
     why = f": {_text(seen.reason)}" if seen.reason else ""
-    return f"Lost{when}{why}".rstrip(".") + "."
+    return f"Lost{_when(seen, at)}{why}".rstrip(".") + "."
 
 
 def _cancelled(seen: RunFacts, at: Clock) -> str:
     by = f" by {_text(seen.by)}" if seen.by else ""
-    when = f" at {at(seen.ended)}" if seen.ended is not None else ""
-    return f"Cancelled{by}{when}."
+    return f"Cancelled{by}{_when(seen, at)}."
+
+
+def _when(seen: RunFacts, at: Clock) -> str:
+    return f" at {at(seen.ended)}" if seen.ended is not None else ""
 
 
 def _attempt(seen: RunFacts) -> str:
@@ -324,6 +317,4 @@ def usage(usd: float, within: str, *, dearer: Dearer | None = None) -> Headline:
 
 
 def _text(reported: str) -> str:
-    """As one printable line of a bounded length."""
-    line = printable.printable(reported).strip()
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+    return shortened(reported, _LONGEST)

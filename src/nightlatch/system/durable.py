@@ -39,9 +39,7 @@ def replace(path: str, content: bytes, *, mode: int = 0o600) -> None:
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         try:
-            view = memoryview(content)
-            while view:
-                view = view[os.write(fd, view) :]
+            write_all(fd, content)
             fsync(fd)
         finally:
             os.close(fd)
@@ -50,6 +48,21 @@ def replace(path: str, content: bytes, *, mode: int = 0o600) -> None:
         os.unlink(temporary)
         raise
     fsync_folder(os.path.dirname(path))
+
+
+def write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def remove(path: str) -> bool:
+    """Remove the file; False if it was not there."""
+    try:
+        os.unlink(path)
+        return True
+    except FileNotFoundError:
+        return False
 
 
 def inode(path: str) -> str:

@@ -49,6 +49,10 @@ class FairLock:
         self._keep_open, self._kept = keep_open, -1
         self._signed = True  # until we see that the kernel names the holder
 
+    @property
+    def held(self) -> bool:
+        return self._fd >= 0
+
     def acquire(self, timeout: float) -> bool:
         """Wait in the queue for up to `timeout` seconds."""
         return self._take(timeout, end_stopped=False)

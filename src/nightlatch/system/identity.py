@@ -57,6 +57,11 @@ def user() -> str:
     return _known[f"user {uid}"]
 
 
+def person() -> str:
+    """The person at work, as the journal names them."""
+    return f"{user()}@{host()}"
+
+
 def read_once() -> None:
     """Read what stays as it is, for the processes that are forked from this one."""
     boot(), machine(), user()

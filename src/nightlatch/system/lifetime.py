@@ -12,7 +12,7 @@ import os
 
 from ..errors import StoreUnreachable
 from . import cgroup
-from .durable import private_folder
+from .durable import private_folder, remove
 from .identity import new_id
 
 TREE = ".tree"  # added to the name of a lifetime lock: the lock that the tree inherits
@@ -112,8 +112,5 @@ def cgroup_of(path: str) -> str:
 
 def forget(path: str) -> None:
     cgroup.remove(cgroup_of(path))
-    for each in (path + TREE, path):
-        try:
-            os.unlink(each)
-        except FileNotFoundError:
-            pass
+    remove(path + TREE)
+    remove(path)

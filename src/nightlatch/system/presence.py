@@ -39,10 +39,7 @@ def remember(path: str, its_id: str) -> None:
 
 
 def forget(path: str) -> None:
-    try:
-        os.unlink(_record(path))
-    except FileNotFoundError:
-        pass
+    durable.remove(_record(path))
 
 
 def _device(folder: str) -> int:

@@ -15,7 +15,7 @@ import time
 from ..errors import ServiceTrouble
 from . import identity, program
 from .durable import replace
-from .storage import state_folder
+from .storage import state_folder, user_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,9 +72,7 @@ class Service:
 class Systemd(Service):
     @property
     def file(self) -> str:
-        base = os.environ.get("XDG_CONFIG_HOME", "")
-        folder = base if os.path.isabs(base) else os.path.expanduser("~/.config")
-        return os.path.join(folder, "systemd", "user", f"{self.name}.service")
+        return os.path.join(user_folder("XDG_CONFIG_HOME", "~/.config"), "systemd", "user", f"{self.name}.service")
 
     def text(self, environment: dict[str, str]) -> bytes:
         variables = "".join(f"Environment={_quoted(f'{name}={text}')}\n" for name, text in environment.items())

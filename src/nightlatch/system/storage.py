@@ -28,8 +28,13 @@ def state_folder() -> str:
     """This user's folder for a program's state on this machine."""
     if sys.platform == "darwin":
         return os.path.expanduser("~/Library/Application Support/nightlatch")
-    base = os.environ.get("XDG_STATE_HOME", "")
-    return os.path.join(base if os.path.isabs(base) else os.path.expanduser("~/.local/state"), "nightlatch")
+    return os.path.join(user_folder("XDG_STATE_HOME", "~/.local/state"), "nightlatch")
+
+
+def user_folder(variable: str, default: str) -> str:
+    """A base folder of this user, as the XDG specification has it: a relative path in the variable does not count."""
+    base = os.environ.get(variable, "")
+    return base if os.path.isabs(base) else os.path.expanduser(default)
 
 
 def folder_for(name: str) -> str:

@@ -54,7 +54,7 @@ def remove(path: str) -> None:
             if entry.is_dir(follow_symlinks=False):
                 remove(entry.path)
             else:
-                _unlink(entry.path)
+                durable.remove(entry.path)
         os.rmdir(path)
     except FileNotFoundError:
         pass  # another process removes it too
@@ -91,9 +91,7 @@ def _copy_file(name: str, folder: int, target: str) -> bool:
         writer = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, status.st_mode & 0o777)
         try:
             while chunk := os.read(reader, _CHUNK):
-                view = memoryview(chunk)
-                while view:
-                    view = view[os.write(writer, view) :]
+                durable.write_all(writer, chunk)
             os.utime(writer, ns=(status.st_atime_ns, status.st_mtime_ns))
             if not status.st_mode & 0o400:
                 durable.fsync(writer)
@@ -102,10 +100,3 @@ def _copy_file(name: str, folder: int, target: str) -> bool:
             os.close(writer)
     finally:
         os.close(reader)
-
-
-def _unlink(path: str) -> None:
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        pass

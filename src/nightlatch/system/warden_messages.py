@@ -8,6 +8,7 @@ import marshal
 import os
 
 from ..core.value import value
+from . import durable
 from .light import signal
 
 TYPE_CHECKING = False
@@ -85,9 +86,7 @@ KINDS = {kind.__name__: kind for kind in (Started, NotStarted, Ended)}
 
 def send(fd: int, *message: Any) -> None:
     body = marshal.dumps(message)
-    data = memoryview(len(body).to_bytes(_HEADER, "big") + body)
-    while data:
-        data = data[os.write(fd, data) :]
+    durable.write_all(fd, len(body).to_bytes(_HEADER, "big") + body)
 
 
 def receive(fd: int) -> Any:

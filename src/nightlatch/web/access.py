@@ -88,7 +88,7 @@ class Access:
         sessions = os.listdir(os.path.join(self._folder, _SESSIONS))
         for kind in (_CODES, _SESSIONS, _TOKENS):
             for name in os.listdir(os.path.join(self._folder, kind)):
-                _remove(os.path.join(self._folder, kind, name))
+                durable.remove(os.path.join(self._folder, kind, name))
         durable.replace(os.path.join(self._folder, _PREFIX), secrets.token_urlsafe(24).encode())
         return len(sessions)
 
@@ -98,7 +98,7 @@ class Access:
         durable.replace(os.path.join(self._folder, _PORTS, str(port)), str(os.getpid()).encode())
 
     def forget_port(self, port: int) -> None:
-        _remove(os.path.join(self._folder, _PORTS, str(port)))
+        durable.remove(os.path.join(self._folder, _PORTS, str(port)))
 
     def ports(self) -> list[int]:
         """The noted ports; a server that was killed may be gone from its port."""
@@ -122,7 +122,7 @@ class Access:
         found = self._read(kind, secret)
         if found is None:
             return None
-        return found if _remove(self._path(kind, secret)) else None
+        return found if durable.remove(self._path(kind, secret)) else None
 
     def _path(self, kind: str, secret: str) -> str:
         return os.path.join(self._folder, kind, hashlib.sha256(secret.encode()).hexdigest())
@@ -138,12 +138,4 @@ class Access:
                 except (OSError, ValueError, KeyError):
                     continue
                 if over:
-                    _remove(path)
-
-
-def _remove(path: str) -> bool:
-    try:
-        os.unlink(path)
-        return True
-    except FileNotFoundError:
-        return False
+                    durable.remove(path)

@@ -31,7 +31,7 @@ from ..runtime.supervisor.run import approval
 from ..runtime.supervisor.run.rows import read_row
 from ..scheduler.people import JobSlots
 from ..store import url as stores
-from ..system import identity
+from ..system.identity import person
 from . import words
 from .guard import FORM
 from .site import Site
@@ -127,11 +127,6 @@ class Actions:
         if done.returncode:
             raise UsageError(done.stderr.strip().removeprefix("nightlatch: "))
         return f"job/{form.get('job', '')}"
-
-
-def person() -> str:
-    """The person who decides, for the journal."""
-    return f"{identity.user()}@{identity.host()}"
 
 
 # ── a run ──

@@ -15,12 +15,12 @@ from ..observe.changes import job_changes
 from ..observe.figures import times
 from ..observe.reader import StoreReader
 from ..observe.run_views import recent
+from ..observe.stages import configured
 from ..observe.timeline import sentence
 from ..system import clock
 from . import svg, words
 from .buttons import GO, Button
 from .jobs import RUNS, schedule_of
-from .site import configured_jobs
 from .words import Calendar
 
 _RUNS = 30  # rows of the table
@@ -44,7 +44,7 @@ def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:
         since = calendar.date(change.shift.first.at)
         dearer = verdict.Dearer(job=name, factor=change.shift.factor, since=since)
     dear = [index for index, one in enumerate(strip) if change and one.at >= change.shift.first.at]
-    job = configured_jobs().get(name)
+    job = configured().get(name)
     stage = stages.of(row, job.stage if job else "")
     return {
         "name": name,

@@ -16,9 +16,9 @@ from ..ledger.records import RunRow
 from ..observe.figures import count
 from ..observe.reader import StoreReader
 from ..observe.slots import is_overdue
+from ..observe.stages import all_rows
 from ..system import clock
 from . import svg, words
-from .now import all_rows
 from .upcoming import USUAL
 
 RUNS = 60

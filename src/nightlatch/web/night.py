@@ -14,8 +14,9 @@ from ..ledger.slots import merged
 from ..observe import verdict
 from ..observe.reader import StoreReader
 from ..observe.run_views import view
+from ..observe.stages import all_rows
 from ..system import clock
-from .now import all_rows, split
+from .now import split
 from .timeline import Drawing
 from .words import Calendar
 

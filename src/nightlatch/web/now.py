@@ -7,11 +7,9 @@ from typing import Any
 from urllib.parse import quote
 
 from ..core import advice, statuses
-from ..core import row as rows
 from ..core.row import Row
 from ..core.schedule import name_of
 from ..core.value import replace, value
-from ..errors import StoreUnreachable
 from ..ledger import kinds
 from ..ledger.audit import AuditResult
 from ..ledger.outbox import Message
@@ -22,6 +20,7 @@ from ..observe.open_decisions import OpenDecision
 from ..observe.overview import Overview, last_night
 from ..observe.reader import StoreReader
 from ..observe.run_views import RunView
+from ..observe.stages import all_rows
 from ..system import clock
 from . import buttons, svg, words
 from .buttons import Button
@@ -204,13 +203,6 @@ def _of_undelivered(one: Message) -> AttentionRow:
         sentence=f"An alert could not be sent: {one.reason}.",
         twin=advice.command("alerts"),
     )
-
-
-def all_rows(reader: StoreReader) -> list[Row]:
-    try:
-        return [rows.read(cursor) for cursor in reader.store.cursors()]
-    except StoreUnreachable:
-        return []
 
 
 def split(sentence: str) -> tuple[str, str]:

@@ -17,7 +17,6 @@ from ..system.strip_ansi import AnsiStripper
 SHOWN = 400  # lines of a page
 FOUND = 200  # lines that a search shows
 _CHUNK = 1 << 16
-_TAIL = 1 << 18  # bytes that the last lines are looked for in
 LINE = 4000  # characters of a line that are shown
 _NAMES = ("output.1", "output")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from aiohttp import web
 
 from ..errors import StoreUnreachable, UsageError
+from ..observe import stages
 from ..observe.reader import StoreReader
 from .guard import METRICS
-from .site import Site, configured_jobs
+from .site import Site
 
 _TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -34,4 +35,4 @@ class Scraping:
     def _text(self, reader: StoreReader) -> bytes:
         from ..observe import metrics  # it needs an extra, which the pages do not
 
-        return metrics.text(reader, configured_jobs())
+        return metrics.text(reader, stages.configured())

@@ -13,12 +13,10 @@ from aiohttp import web
 from markupsafe import Markup
 
 from .. import __version__
-from ..config import place
-from ..config.load import load
-from ..core.job import Job
 from ..core.passwords import hide_password
-from ..errors import BadConfig, StoreUnreachable, UsageError
+from ..errors import StoreUnreachable, UsageError
 from ..ledger.audit import AuditResult
+from ..observe import stages
 from ..observe.reader import NoStore, StoreReader
 from ..system import clock, identity
 from . import draw
@@ -121,7 +119,7 @@ class Site:
 
     def configured(self) -> set[str]:
         """The jobs of the nightlatch.toml that applies here: they can be started from a page."""
-        return set(configured_jobs())
+        return set(stages.configured())
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -134,15 +132,6 @@ class Site:
             self.calendar = Calendar(found.ledger.history.zone)
         found.look_again()
         return found
-
-
-def configured_jobs() -> dict[str, Job]:
-    """The jobs of the nightlatch.toml that applies here; {} if there is none, or it has mistakes."""
-    try:
-        file = place.find()
-        return load(file).jobs if file else {}
-    except BadConfig:
-        return {}
 
 
 def _nothing() -> dict[str, Any]:

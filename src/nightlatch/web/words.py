@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from markupsafe import Markup, escape
 
 from ..core import statuses
-from ..core.printable import printable
+from ..core.printable import printable, shortened
 from ..core.units import Amounts
 from ..ledger.records import RunRow
 from ..observe import evening, verdict
-from ..observe.figures import count, money, span
+from ..observe.figures import count, money
 from ..system import clock, zone
 
 OK, BAD, WAIT, DOUBT, RUN, IDLE = "ok", "bad", "wait", "doubt", "run", "idle"  # colours of the style sheet
@@ -53,8 +53,7 @@ def look_of(run: RunRow, status: str) -> tuple[str, str, str]:
 
 def short(text: str, longest: int = 300) -> str:
     """Reported text as one printable line of a bounded length."""
-    line = printable(text).strip()
-    return line if len(line) <= longest else line[: longest - 1] + "…"
+    return shortened(text, longest)
 
 
 def emphasis(sentence: str, tone: str) -> tuple[str, str, str]:
@@ -128,9 +127,6 @@ class Calendar:
     def day(self, at: float) -> str:
         return self._shown(at).date().isoformat()
 
-    def weekday(self, at: float) -> str:
-        return self._shown(at).strftime("%A")
-
     def evening(self, now: float, at_least: float = evening.AT_LEAST) -> float:
         """When the night began that people mean now by "last night"."""
         return evening.began(self.name, now, at_least)
@@ -150,10 +146,6 @@ class Calendar:
             if begin <= at <= end:
                 found.append((at, self._shown(at).strftime("%H")))
         return found
-
-    def ago(self, at: float) -> str:
-        passed = clock.wall() - at
-        return "now" if passed < 1 else f"{span(passed)} ago"
 
     def _shown(self, at: float) -> datetime:
         return datetime.fromtimestamp(at, self._zone)
