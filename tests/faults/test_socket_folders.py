@@ -44,7 +44,8 @@ def test_what_a_killed_supervisor_left_is_removed_and_a_living_one_goes_on(
 
 
 def test_a_folder_that_is_swept_before_it_is_locked_is_made_again(runtime: Path, monkeypatch: pytest.MonkeyPatch):
-    real, swept = folders._lock, []
+    real = folders._lock
+    swept: list[str] = []
 
     def late(folder: str, how: int) -> int:
         if not swept:

@@ -8,7 +8,7 @@ import sys
 
 from .. import exits
 from ..errors import BadConfig, Error, Stop
-from ..system import printing
+from ..system import finder, printing
 from ..system.light import signal
 
 TYPE_CHECKING = False
@@ -90,6 +90,7 @@ _EXAMPLES = """\
 def main(argv: list[str] | None = None) -> NoReturn:
     """The console script. Ends the process at once: interpreter shutdown takes time and has nothing to do."""
     gc.set_threshold(_OBJECTS)
+    finder.install()
     # A caller may ignore it, and we inherit that: the kernel would keep no exit code, and give pids of ended children
     # to strangers before we know of it.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

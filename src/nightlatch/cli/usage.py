@@ -9,9 +9,10 @@ from ..core import duration
 from ..core.printable import printable
 from ..core.units import UNITS
 from ..errors import UsageError
+from ..ledger.tally import NO_END
 from ..observe import figures
 from ..observe.reader import StoreReader
-from ..observe.usage_report import BY, NO_END, REPORTED, WITH_REPORTED, UsageReport, UsageRow, report
+from ..observe.usage_report import BY, REPORTED, WITH_REPORTED, UsageReport, UsageRow, report
 from ..system import clock
 from . import screen, usage_changes
 from .arguments import Namespace, Parser

@@ -2,9 +2,9 @@
 
 `signal` imports enum and functools to name its constants, `sqlite3` imports datetime for converters that we do not
 use, `json` imports re, `hashlib` loads OpenSSL, `socket` imports selectors, `ctypes` defines classes for a call that
-needs none (1.6 ms instead of 0.3), `weakref` imports half of collections, `_sqlite3` imports functools. Together they
-take longer than acquiring a lease. The C modules below them have the same names with the same meaning; a type checker
-sees the public ones. Each is loaded at its first use.
+needs none (1.6 ms instead of 0.3), `weakref` imports half of collections, `_sqlite3` imports functools,
+`importlib.util` imports threading. Together they take longer than acquiring a lease. The modules below them have the
+same names with the same meaning; a type checker sees the public ones. Each is loaded at its first use.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable
     from hashlib import sha256
+    from importlib.machinery import SourceFileLoader
     from typing import Any
     from weakref import ref
 
     sockets: Any
+    spec_from_file_location: Callable[..., Any]
 
     def loads(text: str | bytes) -> Any: ...
 
@@ -45,6 +47,10 @@ else:
             return ref
         if name == "sha256":
             return _sha256()
+        if name in ("SourceFileLoader", "spec_from_file_location"):
+            import _frozen_importlib_external
+
+            return getattr(_frozen_importlib_external, name)
         if name == "dumps":
             return globals().setdefault("dumps", encoder())
         raise AttributeError(name)
@@ -125,4 +131,16 @@ else:
         raise ImportError("this Python has no sha256")
 
 
-__all__ = ["dumps", "encoder", "loads", "prctl", "ref", "sha256", "signal", "sockets", "sqlite3"]
+__all__ = [
+    "SourceFileLoader",
+    "dumps",
+    "encoder",
+    "loads",
+    "prctl",
+    "ref",
+    "sha256",
+    "signal",
+    "sockets",
+    "spec_from_file_location",
+    "sqlite3",
+]
