@@ -43,6 +43,14 @@ def test_on_a_terminal_a_run_ends_with_one_line_for_people(sqlite_url):
     assert re.fullmatch(r"broken: failed in \S+, exit code 1 · nightlatch show \w+\n", failed), failed
 
 
+def test_a_slot_that_had_its_attempts_is_quiet_for_cron_and_not_for_a_person_who_types_the_line(sqlite_url):
+    words = ("run", "articles", "--slot", "@daily", "--timeout", "1m", "--quiet", "--", "false")
+    for _ in range(3):
+        assert "status=failed" in nightlatch(sqlite_url, *words).stderr
+    assert nightlatch(sqlite_url, *words).stderr == ""
+    assert "3 attempts were made at this slot; allow another: nightlatch retry" in on_a_terminal(sqlite_url, *words)
+
+
 def test_elsewhere_a_run_ends_with_one_line_for_grep(sqlite_url):
     done = run(sqlite_url, "articles", "echo words")
     assert done.stdout == "words\n" and done.stderr.startswith("ts=") and done.stderr.count("\n") == 1
