@@ -14,6 +14,7 @@ from nightlatch.errors import UsageError
 from tests.support import clones
 from tests.support.programs import NIGHTLATCH, environment, nightlatch, said
 from tests.support.servers import s3
+from tests.support.servers.git import git_repository
 
 
 @pytest.mark.parametrize(
@@ -61,6 +62,42 @@ def test_a_script_that_is_not_in_an_empty_workspace_is_named_by_its_whole_path(s
     assert missing.returncode == 127
     assert f"a scratch workspace is empty, so name it by its whole path, {tmp_path}/report.sh" in missing.stderr
     assert nightlatch(sqlite_url, *words, f"{tmp_path}/report.sh", cwd=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "command", "hint"),
+    [
+        (b"#!/bin/sh\n", 0o644, "./it.sh", "./it.sh cannot be executed: Permission denied: chmod +x ./it.sh"),
+        (b"#!/no/such\n", 0o755, "./it.sh", "./it.sh: not found: its first line names /no/such, which does not exist"),
+        (b"#!/bin/sh\r\n", 0o755, "./it.sh", "./it.sh: not found: its lines end as on Windows; convert them: sed -i"),
+        (b"", 0o755, "./", "./ cannot be executed: Permission denied: it is a folder"),
+        (b"", 0o755, "echo hello", "echo hello: not found: this is one word; write it without quotes, or use sh -c"),
+    ],
+    ids=["mode", "interpreter", "windows", "folder", "quoted"],
+)
+def test_a_command_that_cannot_be_executed_says_what_to_change(sqlite_url, tmp_path, content, mode, command, hint):
+    (tmp_path / "it.sh").write_bytes(content)
+    (tmp_path / "it.sh").chmod(mode)
+    failed = nightlatch(sqlite_url, "run", "it", "--", command, cwd=tmp_path)
+    assert failed.returncode in (126, 127)
+    assert hint in failed.stderr
+
+
+def test_a_script_that_was_not_pushed_is_missing_in_a_clone_and_the_reason_says_why(sqlite_url, tmp_path):
+    remote = git_repository(tmp_path / "remote.git")
+    clones.begun(remote, tmp_path / "first")
+    checkout = clones.clone(remote, tmp_path / "checkout")
+    (checkout / "write.sh").write_text("#!/bin/sh\n")
+    words = ("run", "articles", "--workspace", "git", "--", "./write.sh")
+    missing = nightlatch(sqlite_url, *words, cwd=checkout)
+    why = "./write.sh: not found: the clone has the branch main as the remote has it; commit and push it first. Its wor"
+    assert missing.returncode == 127 and why in missing.stderr, missing.stderr
+    clones.git(checkout, "add", "write.sh")
+    clones.git(checkout, "commit", "--quiet", "-m", "without its mode")
+    clones.git(checkout, "push", "--quiet", "origin", "main")
+    (checkout / "write.sh").chmod(0o755)
+    mode = nightlatch(sqlite_url, *words, cwd=checkout)
+    assert mode.returncode == 126 and "chmod +x ./write.sh, then commit and push it. Its workspace" in mode.stderr
 
 
 def test_an_object_without_credentials_says_what_to_set(sqlite_url, tmp_path):

@@ -93,6 +93,8 @@ def test_a_beginner_writes_a_file_and_it_is_right(home: Home) -> None:
     assert 'timezone = "Europe/Berlin"' in home.file.read_text()
     done = home("check")
     assert done.returncode == 0 and "The file is valid. Start it: nightlatch serve" in done.stdout, done.stderr
+    named = home("--config", str(home.file), "check").stdout
+    assert f"Start it: nightlatch --config {home.file} serve; at every login: nightlatch --config" in named
     again = home("init")
     assert again.returncode == 64 and "already exists" in again.stderr
     assert "cannot be written" in said(home("--config", "/proc/nightlatch.toml", "init"), 64)

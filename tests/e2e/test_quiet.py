@@ -43,6 +43,21 @@ def test_on_a_terminal_a_run_ends_with_one_line_for_people(sqlite_url):
     assert re.fullmatch(r"broken: failed in \S+, exit code 1 · nightlatch show \w+\n", failed), failed
 
 
+def test_a_slot_that_had_its_attempts_is_quiet_for_cron_and_not_for_a_person_who_types_the_line(sqlite_url):
+    words = ("run", "articles", "--slot", "@daily", "--timeout", "1m", "--quiet", "--", "false")
+    for _ in range(3):
+        assert "status=failed" in nightlatch(sqlite_url, *words).stderr
+    assert nightlatch(sqlite_url, *words).stderr == ""
+    assert "3 attempts were made at this slot; allow another: nightlatch retry" in on_a_terminal(sqlite_url, *words)
+
+
+def test_on_a_terminal_a_batch_says_how_its_command_gets_an_item_that_it_does_not_name(sqlite_url, tmp_path):
+    (tmp_path / "items").write_text("one\n")
+    note = "nightlatch: the command has no placeholder such as {}, so it gets each item on standard input"
+    assert note in on_a_terminal(sqlite_url, "batch", "a", f"{tmp_path}/items", "--", "cat")
+    assert note not in on_a_terminal(sqlite_url, "batch", "b", f"{tmp_path}/items", "--", "echo", "{}")
+
+
 def test_elsewhere_a_run_ends_with_one_line_for_grep(sqlite_url):
     done = run(sqlite_url, "articles", "echo words")
     assert done.stdout == "words\n" and done.stderr.startswith("ts=") and done.stderr.count("\n") == 1

@@ -148,6 +148,18 @@ def test_with_the_store_in_the_same_repository_the_key_lands_with_the_push(remot
     assert git(remote, "rev-list", "--count", "main") == "2"
 
 
+def test_git_origin_of_another_repository_is_another_store_with_its_own_ledger(remote, checkout, state_home, tmp_path):
+    other = git_repository(tmp_path / "other.git")
+    begun(other, tmp_path / "other-first")
+    words = ("--key", "k", "--workspace", "git", "--publish", "git")
+    for place in (checkout, clone(other, tmp_path / "wiki")):
+        ran = run("git+origin", *words, command="date +%N > article", cwd=place)
+        assert ran.returncode == 0 and "status=succeeded" in ran.stderr, ran.stderr
+    git(checkout, "remote", "rename", "origin", "home")
+    again = run("git+home", *words, command="date +%N > article", cwd=checkout)
+    assert "status=skipped" in again.stderr, "another name of the same remote is the same store"
+
+
 def test_an_unreachable_repository_fails_the_run_with_what_to_do(sqlite_url, tmp_path):
     ran = run(sqlite_url, "--workspace", f"git:{tmp_path}/nowhere.git#main", command="true", cwd=tmp_path)
     assert ran.returncode == 69 and "status=failed" in ran.stderr and "git ls-remote" in ran.stderr

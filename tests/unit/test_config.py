@@ -85,6 +85,29 @@ def test_a_named_file_goes_before_the_nearest_and_must_be_there(monkeypatch: pyt
         place.find()
 
 
+def test_a_file_that_is_found_anyway_need_not_be_named(nowhere: Path) -> None:
+    here, other = write(""), write("", "other.toml")
+    for named, found in ((here, True), ("nightlatch.toml", True), (other, False), (None, False)):
+        place.choose(named)
+        assert place.is_found_unnamed() == found
+    place.choose(None)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ('[jobs.a]\ncommand = "x"\n[jobs.a]\n', "toml:3: there are two [jobs.a]: give one of them another name"),
+        ("[jobs.a]\nschedule = 0 2 * * *\n", 'Text needs quotes, as in timeout = "30m"'),
+        ("[jobs.a b]\n", "Names have letters, digits, - and _, as in [jobs.my-job]"),
+        ('[jobs.a]\ncommand = ["x", "@none"]\n', "which cannot be read (No such file or directory). Write @@none"),
+    ],
+)
+def test_what_is_not_toml_says_what_to_write(text: str, what: str) -> None:
+    write(text)
+    with pytest.raises(BadConfig, match=re.escape(what)):
+        load(place.require())
+
+
 def test_inside_a_run_the_runs_own_file_counts_and_none_that_an_agent_has_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -302,7 +325,7 @@ def test_all_mistakes_are_listed_at_once_with_line_nearest_name_and_example() ->
         (8, "did you mean schedule?"),
         (9, "two runs of a job would write at once"),
         (10, "write @@nofile"),
-        (17, "cannot name a"),
+        (17, "cannot be a name"),
         (18, 'Example: jitter = "5m"'),
         (19, "Bad minute"),
         (23, "must be less than the 1m between two slots"),

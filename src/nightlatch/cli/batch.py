@@ -120,7 +120,11 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
         _keep(batch.items)
         batch = replace(batch, items="-")
     reader = ItemReader(batch.items, batch.format, batch.key)  # says what is wrong before anything is claimed
-    reader.check(CommandTemplate(command, shell=batch.shell).fields, "the command")
+    fields = CommandTemplate(command, shell=batch.shell).fields
+    reader.check(fields, "the command")
+    if not fields and not args.provider and not args.quiet and sys.stderr.isatty():  # xargs would append the item
+        how = "gets each item on standard input and in NIGHTLATCH_ITEM"
+        print(f"nightlatch: the command has no placeholder such as {{}}, so it {how}", file=sys.stderr)
     check(list(batch.publish))
     return batch
 

@@ -8,8 +8,8 @@ from ..config import crontab as crontabs
 from ..config import forecast, place, programs
 from ..config.load import Config, load
 from ..config.mistakes import shown
+from ..core import advice, duration, hosts
 from ..core import definition as definitions
-from ..core import duration, hosts
 from ..core import row as rows
 from ..core.job import NONE, Job
 from ..core.passwords import hide_password
@@ -50,8 +50,6 @@ _EXAMPLES = """\
   nightlatch check --asleep 23:00-07:00
   nightlatch check --apply
   nightlatch check --json"""
-
-_START = " Start it: nightlatch serve; at every login: nightlatch service install"
 
 
 @value(frozen=True, kw_only=True)
@@ -192,6 +190,11 @@ def _sleeping(job: Job, shared: bool) -> str:
     return f"{others}the newest missed slot runs after the wake{bound}"
 
 
+def _how_to_start() -> str:
+    serve, install = advice.command("serve"), advice.command("service", "install")
+    return f" Start it: {serve}; at every login: {install}"
+
+
 def _show(config: Config, found: list[Checked], store: str | None, *, valid: bool) -> None:
     where = url.resolve(store)
     count = f"{len(found)} job{'' if len(found) == 1 else 's'}"
@@ -208,7 +211,7 @@ def _show(config: Config, found: list[Checked], store: str | None, *, valid: boo
             print(printable(f"  {about:<9}{what}"))
     missing = sum(bool(one.missing) for one in found)
     some = f"{missing} job{'' if missing == 1 else 's'} would fail, since something is not found; the rest is valid."
-    start = "" if services.path_of_service(config.path) else _START
+    start = "" if services.path_of_service(config.path) else _how_to_start()
     print(f"\n{some if missing else 'The file is valid.'}{start if valid else ''}")
 
 

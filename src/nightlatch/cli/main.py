@@ -68,6 +68,8 @@ COMMANDS = {
 _ELSEWHERE = {
     "resume": "unpause", "start": "run", "stop": "cancel", "kill": "cancel", "rerun": "retry",
     "list": "runs", "ls": "runs", "ps": "runs", "history": "runs", "costs": "usage",
+    "jobs": "slots", "config": "check", "validate": "check", "daemon": "serve", "web": "open", "ui": "open",
+    "stage": "promote", "version": "--version", "-v": "--version",
 }  # fmt: skip
 
 _OBJECTS = 20_000  # between garbage collections; with Python's 700, start-up has many collections and no garbage

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import urllib.request
 import webbrowser
 
@@ -57,8 +58,11 @@ def main(argv: list[str]) -> int:
 def show(access: Access, port: int, *, read_only: bool, browse: bool) -> None:
     """Open the pages that listen now, with a code for one use; or print that address."""
     address = f"http://127.0.0.1:{port}/{access.prefix}/open/{access.new_code(read_only=read_only)}"
-    if not browse or not webbrowser.open(address):
-        print(address, flush=True)
+    if browse and webbrowser.open(address):
+        return
+    print(address, flush=True)
+    if sys.stderr.isatty():
+        report(f"{'no browser was found here; ' if browse else ''}open this address within a minute; it works once")
 
 
 def _is_ours(access: Access, port: int) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 
 from ..config import place
 from ..core import advice, duration
+from ..errors import UsageError
 from ..observe import reader
 from ..observe.reader import NoStore, StoreReader
 from ..store import url
@@ -36,11 +38,25 @@ def _explained(error: NoStore, store: str | None, listing: bool) -> NoStore:
     yet = f", which {named} names: is that what you meant?" if named else " yet."
     words = ("serve",) if place.find() else ("run", "hello", "--", "echo", "hello")
     first = f"The first run makes it: {advice.command(*words)}"
-    error.args = (f"{error}{yet} {first}; all commands: nightlatch --help",)
+    other = "" if named else "; if your runs are in another store, name it: --store URL"
+    error.args = (f"{error}{yet} {first}{other}; all commands: nightlatch --help",)
     if listing and not named:
         error.exit_code = 0
     return error
 
 
 def since_of(text: str | None) -> float | None:
-    return None if text is None else clock.wall() - duration.parse(text, what="--since")
+    """The moment that `--since` names: 24h for that long ago, or a day or time as in 2026-11-01T02:00."""
+    if text is None:
+        return None
+    try:
+        return datetime.datetime.fromisoformat(text).timestamp() if "-" in text else _ago(text)
+    except ValueError:
+        return _ago(text)
+
+
+def _ago(text: str) -> float:
+    try:
+        return clock.wall() - duration.parse(text, what="--since")
+    except UsageError as error:
+        raise UsageError(f"{error}; or write a day, as in 2026-11-01") from None

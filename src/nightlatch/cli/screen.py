@@ -56,7 +56,7 @@ def ago(wall: float) -> str:
 
 def until(wall: float) -> str:
     """How far ahead it is, or how long ago."""
-    left = wall - clock.wall()
+    left = round(wall - clock.wall())  # what was just set to 2d is not "in 1d"
     return f"in {_largest(left)}" if left >= 1 else ago(wall)
 
 

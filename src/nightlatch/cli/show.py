@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ..core import advice, duration, statuses
 from ..core.effects import BEGUN, IN_DOUBT, STORE_WIDE
+from ..core.passwords import hide_password
 from ..core.printable import printable
 from ..errors import UsageError
 from ..ledger.effects import Effect
@@ -63,7 +64,8 @@ def main(argv: list[str]) -> int:
         return _effects(effects, args.json)
     if not run:
         hint = f"{advice.command('runs')} lists them"
-        raise UsageError(f"there is neither a run nor a job nor an effect {printable(args.run)!r}: {hint}")
+        where = printable(hide_password(reader.url))
+        raise UsageError(f"there is neither a run nor a job nor an effect {printable(args.run)!r} in {where}: {hint}")
     seen = details(reader, run)
     if args.json:
         print_json(seen.facts())

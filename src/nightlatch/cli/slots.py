@@ -40,7 +40,7 @@ _COLOURS = {"ran": screen.GREEN, "collapsed": screen.YELLOW, "skipped": screen.Y
 def main(argv: list[str]) -> int:
     parser = Parser("slots", _PURPOSE, _EXAMPLES)
     parser.add_argument("job", metavar="JOB", nargs="?", help="only this job")
-    parser.add_argument("--since", metavar="TIME", default="30d", help="how far to look back (default 30d)")
+    parser.add_argument("--since", metavar="TIME", default="30d", help="how far to look back, or a day (default 30d)")
     parser.add_argument("--skip", metavar="TIME", help="do not run this slot")
     parser.add_argument(
         "--from", metavar="TIME", help="after a wrong clock: schedule the job's slots from this time on again"

@@ -6,6 +6,7 @@ import sys
 
 from .. import exits
 from ..core import advice
+from ..core.model import Record
 from ..core.value import replace
 from ..observe import lease_views, night_rows, nightly, run_facts
 from ..observe.night_rows import NightRow
@@ -38,7 +39,9 @@ _SHOWN = {"needs you": 15, "running": 10, "waiting": 5, "done": 10}  # how many 
 
 def main(argv: list[str]) -> int:
     parser = Parser("status", _PURPOSE, _EXAMPLES)
-    parser.add_argument("--since", metavar="TIME", help="how far to look back (default: to 22:00 of that evening)")
+    parser.add_argument(
+        "--since", metavar="TIME", help="how far to look back, or a day (default: to 22:00 of that evening)"
+    )
     parser.add_flag("--exit-code", "print nothing; exit with 1 if something needs you, else 0")
     parser.add_flag("--markdown", "print it as a report in Markdown")
     parser.add_flag("--html", "print it as an HTML page without links")
@@ -59,31 +62,35 @@ def main(argv: list[str]) -> int:
     needed = args.exit_code and not seen.nothing_needs_you
     if args.exit_code and not needed and not seen.unreachable and not args.json:
         return 0
+    apart = reader.ledger_is_per_machine and not seen.unreachable and not args.json
+    others = lease_views.of_other_ledgers(reader.store, reader.ledger, seen.since or 0.0) if apart else []
     if args.json:
         print_json(seen.facts())
     elif seen.empty:
-        _show_nothing(seen, args.since, reader.ledger_is_per_machine)
+        _show_nothing(seen, args.since, reader.ledger_is_per_machine, bool(others))
     else:
         _show(reader, seen, args.since)
-    if reader.ledger_is_per_machine and not seen.unreachable and not args.json:
-        _show_others(reader, seen.since or 0.0)
+    _show_others(others)
     if seen.unreachable:
         print(f"nightlatch: what other machines have begun is not shown: {seen.unreachable}", file=sys.stderr)
     return exits.FAILED if needed else 0
 
 
-def _show_nothing(seen: Overview, within: str | None, ledger_is_per_machine: bool) -> None:
-    when = f"in the last {within}" if within else f"since {run_facts.at(seen.since or 0.0)}"
-    print(f"nothing needs you, nothing runs, and nothing ran {when}.")
-    print(f"Start something: {advice.command('run', 'hello', '--', 'echo', 'hello')}; all commands: nightlatch --help")
+def _show_nothing(seen: Overview, within: str | None, ledger_is_per_machine: bool, elsewhere: bool) -> None:
+    ago = within and "-" not in within
+    when = f"in the last {within}" if ago else f"since {within or run_facts.at(seen.since or 0.0)}"
+    print(f"nothing needs you, nothing runs, and nothing ran {when}{' on this machine' if elsewhere else ''}.")
+    start = advice.command("run", "hello", "--", "echo", "hello")
+    if not elsewhere:
+        print(f"Start something: {start}; all commands: nightlatch --help")
     if ledger_is_per_machine:
         print("With such a store each machine records its own runs.")
 
 
-def _show_others(reader: StoreReader, since: float) -> None:
+def _show_others(others: list[Record]) -> None:
     """Work on other machines, as far as the store shows it: the leases that they had last, and until when."""
     cells = []
-    for record in lease_views.of_other_ledgers(reader.store, reader.ledger, since):
+    for record in others:
         when = "works now" if record.grant else f"ended {screen.local(record.until)}"
         cells.append([record.name, when, str(record.holder), advice.command("lease", "show", record.name)])
     if cells:

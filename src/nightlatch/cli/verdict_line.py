@@ -19,9 +19,10 @@ QUIET = "for cron: print nothing unless it failed (then with the end of its outp
 
 def show(ended: Verdict, *, quiet: bool = False) -> None:
     """Print the line; if `quiet`, only one that a person should see."""
-    if quiet and not _matters(ended):
-        return
-    print(_for_people(ended) if sys.stderr.isatty() else ended.line(), file=sys.stderr)
+    watched = sys.stderr.isatty()
+    if quiet and not _matters(ended) and not (watched and _failed(ended)):
+        return  # cron was told when it happened; a person who types the line learns why nothing starts
+    print(_for_people(ended) if watched else ended.line(), file=sys.stderr)
 
 
 def hush() -> None:
@@ -48,8 +49,11 @@ def show_tail(ended: Verdict, store: str | None) -> None:
 
 def _matters(ended: Verdict) -> bool:
     """Did this start fail, or does it need a person? An earlier end was reported then."""
-    bad = ended.status in statuses.FAILURES or statuses.needs_person(ended.status)
-    return ended.tried and (bad or ended.exit_code == InDoubt.exit_code)
+    return ended.tried and (_failed(ended) or ended.exit_code == InDoubt.exit_code)
+
+
+def _failed(ended: Verdict) -> bool:
+    return ended.status in statuses.FAILURES or statuses.needs_person(ended.status)
 
 
 def _for_people(ended: Verdict) -> str:

@@ -145,6 +145,16 @@ def settings_of(path: str, *names: str) -> dict[str, Any]:
     return found
 
 
+def _in_words(error: str) -> str:
+    """What tomllib found, and what to write instead."""
+    if error.startswith("Cannot declare (") and error.endswith(" twice"):
+        name = error.partition("(")[2].rpartition(")")[0].replace("'", "").replace(", ", ".").rstrip(",.")
+        return f"there are two [{name}]: give one of them another name, or make them one"
+    if error.startswith("Expected ']'"):
+        return f"{error}. Names have letters, digits, - and _, as in [jobs.my-job]"
+    return f'{error}. Text needs quotes, as in timeout = "30m"'
+
+
 def _parse(path: str) -> tuple[str, dict[str, Any]]:
     try:
         with open(path, encoding="utf-8", newline="") as file:
@@ -154,7 +164,7 @@ def _parse(path: str) -> tuple[str, dict[str, Any]]:
         what, _, place = str(error).rpartition(" (at ")
         line = place.removeprefix("line ").partition(",")[0]
         at = line if line.isdecimal() else str(text.count("\n") + 1)  # at the end of the document
-        raise BadConfig(f'{shown(path)}:{at}: {what or error}. TOML is written as in timeout = "30m"') from None
+        raise BadConfig(f"{shown(path)}:{at}: {_in_words(what or str(error))}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadConfig(f"{shown(path)} cannot be read: {error}") from None
 

@@ -36,6 +36,15 @@ def find() -> str:
         if not os.path.isfile(named):
             raise BadConfig(f"{'--config' if _chosen else ENV} names {named}, and there is no such file")
         return _trusted(os.path.abspath(named))
+    return _search()
+
+
+def is_found_unnamed() -> bool:
+    """Would the file that --config names be found without it too?"""
+    return bool(_chosen) and not os.environ.get(ENV) and _search() == _chosen
+
+
+def _search() -> str:
     if os.environ.get("NIGHTLATCH_RUN"):
         return ""
     for path in _above():

@@ -59,8 +59,9 @@ def _word(word: str, folder: str) -> tuple[str, str, str]:
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
         raise UsageError(
-            f"command: {word} is the content of the file {shown(path)}, which cannot be read ({error}). Write @{word} "
+            f"command: {word} is the content of the file {shown(path)}, which cannot be read ({reason}). Write @{word} "
             f"if you mean the word itself"
         ) from None
     if len(text.encode()) > _LONGEST or "\0" in text:

@@ -23,7 +23,7 @@ def check_name(name: str) -> str:
     plain = name.replace("-", "").isascii() and all(c.isalnum() or c in _NAME_EXTRA for c in name)
     if not name or len(name) > _NAME_LENGTH or not plain or name[0] in "-/." or ".." in name or "//" in name:
         raise UsageError(
-            f"{name!r} cannot name a lease: use 1 to {_NAME_LENGTH} letters, digits and any of "
+            f"{name!r} cannot be a name: use 1 to {_NAME_LENGTH} letters, digits and any of "
             f"{''.join(sorted(_NAME_EXTRA))}, beginning with a letter or digit"
         )
     return name

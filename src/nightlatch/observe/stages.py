@@ -30,7 +30,7 @@ def sentence(job: Job, row: Row | None) -> str:
         return f"manual: its slots are skipped; {far}; run it: {advice.command('run', job.name)}"
     if job.holds == stages.NOTHING:
         return f"supervised: {far}"
-    what = "what its runs make waits" if job.holds == WRITES else "its slots wait, unstarted,"
+    what = "what its scheduled runs make waits" if job.holds == WRITES else "its slots wait, unstarted,"
     return f"{stage}: {what} for {advice.command('approve', job.name)}; {far}"
 
 

@@ -88,6 +88,8 @@ def folder_of(url: str) -> str:
     """Where this machine keeps lifetime locks, queues and sightings for a store."""
     if ledger_of(url) == BESIDE:
         return _sqlite_path(url) + ".d"
+    if url.startswith("git+") and ":" not in url:  # git+origin is another store in another repository
+        return connect(url).folder
     return storage.folder_for(hide_password(url))  # a new password makes no new store
 
 

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9]+")
 _TIMEOUT = 60.0
+_NO_SESSION = (
+    "systemd has no session of this user: log in as this user, not by su or sudo; or let cron start it, in its folder: "
+    "@reboot nightlatch serve"
+)
 
 
 class Service:
@@ -234,4 +238,5 @@ def _run(words: Sequence[str]) -> tuple[int, str]:
 def _must(words: Sequence[str]) -> None:
     code, output = _run(words)
     if code:
-        raise ServiceTrouble(f"`{' '.join(words)}` failed: {output or f'exit code {code}'}")
+        hint = f". {_NO_SESSION}" if "connect to bus" in output else ""
+        raise ServiceTrouble(f"`{' '.join(words)}` failed: {output or f'exit code {code}'}{hint}")

@@ -22,6 +22,7 @@ FAILED, TIMED_OUT, OVERDUE = "failed", "timed-out", "overdue"
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # what people and systems send to end a command
 
 _HEADER = 4
+_FIRST_LINE = 256  # bytes of a script; the kernel reads as many
 
 
 @value(frozen=True, kw_only=True)
@@ -36,6 +37,7 @@ class NotStarted:
     command: str
     number: int  # errno
     where: str  # the file that caused it
+    hint: str = ""  # what to do about it
 
     @property
     def exit_code(self) -> int:
@@ -43,10 +45,42 @@ class NotStarted:
 
     @property
     def reason(self) -> str:
+        hint = f": {self.hint}" if self.hint else ""
         if self.exit_code == 126:
-            return f"{self.command} cannot be executed: {os.strerror(self.number)} ({self.where})"
-        hint = "" if "/" in self.command else f" (looked in {os.environ.get('PATH', os.defpath)})"
-        return f"{self.command}: not found{hint}"
+            where = "" if self.where == self.command else f" ({self.where})"
+            return f"{self.command} cannot be executed: {os.strerror(self.number)}{where}{hint}"
+        looked = "" if "/" in self.command or hint else f" (looked in {os.environ.get('PATH', os.defpath)})"
+        return f"{self.command}: not found{looked}{hint}"
+
+
+def hint(command: str, number: int) -> str:
+    """What to do about the error `number` of executing `command`, seen from the folder where it was to run; "" if the
+    error says enough."""
+    if number == errno.ENOENT and "/" in command and os.path.isfile(command):
+        return _missing_interpreter(command)
+    program, _, arguments = command.partition(" ")
+    if number == errno.ENOENT and arguments and ("/" not in program or os.path.isfile(program)):
+        return "this is one word; write it without quotes, or use sh -c for a line of shell"
+    if number == errno.EACCES and os.path.isdir(command):
+        return "it is a folder"
+    if number == errno.EACCES and os.path.isfile(command) and not os.access(command, os.X_OK):
+        return f"chmod +x {command}"
+    return ""
+
+
+def _missing_interpreter(script: str) -> str:
+    """The file exists, so what does not is the program that its first line names."""
+    try:
+        with open(script, "rb") as file:
+            first = file.read(_FIRST_LINE).partition(b"\n")[0]
+    except OSError:
+        return ""
+    if not first.startswith(b"#!"):
+        return ""
+    if first.endswith(b"\r"):
+        return f"its lines end as on Windows; convert them: sed -i 's/\\r$//' {script}"
+    named = os.fsdecode(first[2:].split()[0]) if first[2:].split() else "nothing"
+    return f"its first line names {named}, which does not exist"
 
 
 @value(frozen=True, kw_only=True)

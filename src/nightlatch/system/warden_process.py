@@ -20,6 +20,7 @@ from .warden_messages import (
     NotStarted,
     Report,
     Started,
+    hint,
     receive,
     send,
 )
@@ -214,8 +215,8 @@ class WardenProcess:
                 os.chdir(cwd)
             self.child = self._spawn(*command)
         except OSError as error:
-            self.why = FAILED
-            self._report(NotStarted(command=command[0][0], number=error.errno or 0, where=str(error.filename)))
+            self.why, program, number, where = FAILED, command[0][0], error.errno or 0, str(error.filename)
+            self._report(NotStarted(command=program, number=number, where=where, hint=hint(program, number)))
         else:
             self.started = True
             self._report(Started(pid=self.child))

@@ -7,6 +7,7 @@ import os
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from ..core import advice
 from ..core.printable import printable
 from ..observe import figures
 from . import svg, words
@@ -44,7 +45,7 @@ def environment() -> Environment:
         icon=svg.icon, meter=svg.meter, spark=svg.spark, twin=twin, look=words.look, money=figures.money,
         count=figures.count, span=figures.span, about=figures.about, emphasis=words.emphasis,
         story_line=story_line, short=words.short, hash_of=words.hash_of, tail_of=words.tail_of,
-        used=words.used, number_word=figures.number_word, short_tokens=words.with_short_tokens,
+        used=words.used, command=advice.command, number_word=figures.number_word, short_tokens=words.with_short_tokens,
     )  # fmt: skip
     return made
 

@@ -4,6 +4,7 @@ tests. The process that makes it shows it later, or not at all: its clock is put
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Mapping
 
 from ..core import statuses
@@ -119,6 +120,10 @@ class MadeUp:
 
     def row(self, job: str, schedule: str, next_in: float, **more: object) -> None:
         due = float(round((self._now + next_in) / 60) * 60)
+        if schedule and not schedule.startswith("every"):  # the night ends now, whatever the hour is
+            _, hour, *days = schedule.split()
+            at = time.gmtime(due)
+            schedule = " ".join([str(at.tm_min), "*" if hour == "*" else str(at.tm_hour), *days])
         row = Row(
             job=job,
             slot=self._now - _DAY,

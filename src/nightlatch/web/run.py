@@ -157,7 +157,7 @@ def _more(reader: StoreReader, seen: Details, facts: RunFacts, calendar: Calenda
     if run.ended is not None and usual_usd and run.usage.usd >= _DEAR * usual_usd:
         parts.append(f"It cost {times(run.usage.usd / usual_usd)} the usual.")
     if seen.reason and seen.reason not in verdict.run(facts, calendar.clock).sentence:
-        parts.append(f"{words.short(seen.reason)}.")
+        parts.append(f"The reason: {words.short(seen.reason)}.")
     return " ".join(parts)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from ..config import place
 from ..core import advice
 from ..errors import UsageError
 from ..store import url as stores
@@ -59,7 +60,7 @@ class PagesServer:
         self.access.note_port(guard.port)
         if guard.port != self._port and self._port:
             say(f"port {self._port} is taken, so the pages are at port {guard.port}")
-        then = ", until Ctrl-C" if ready else f"; open them with: {advice.command('open')}"
+        then = ", until Ctrl-C" if ready else f"; open them with: {_opened_with()}"
         say(f"the pages are at http://127.0.0.1:{guard.port}{then}")
         started = [(runner, server), *(await self._metrics(site, say) if self._metrics_port else [])]
         if ready:
@@ -85,6 +86,14 @@ class PagesServer:
         runner, _, server = await _served(app, listener)
         say(f"the metrics are at http://127.0.0.1:{self._metrics_port}/metrics")
         return [(runner, server)]
+
+
+def _opened_with() -> str:
+    """What to type in the shell that started `serve`. That gave us its file by --config, which a shell need not name
+    where it finds the file too."""
+    if place.is_found_unnamed():
+        return advice.to("open").shell(advice.chosen_store())
+    return advice.command("open")
 
 
 async def _served(

@@ -61,9 +61,9 @@ def emphasis(sentence: str, tone: str) -> tuple[str, str, str]:
     text, dot = (sentence[:-1], ".") if sentence.endswith(".") else (sentence, "")
     if tone in (OK, RUN):
         head, comma, rest = text.partition(", ")
-        return (f"{head}{comma}", rest, dot) if comma else ("", text, dot)
+        return (f"{head}{comma}", rest, dot) if comma else ("", sentence, "")
     head, colon, rest = text.partition(": ")
-    return "", head, f"{colon}{rest}{dot}"
+    return ("", head, f"{colon}{rest}{dot}") if colon else ("", sentence, "")
 
 
 def with_link(text: str, job: str, href: str) -> Markup:

@@ -219,7 +219,8 @@ class ItemReader:
         except UnicodeDecodeError:
             return (self.bad(number, "not UTF-8"),)
         except ValueError as error:
-            return (self.bad(number, f"not JSON ({error})"),)
+            why = f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
+            return (self.bad(number, f"not JSON ({why})"),)
         except RecursionError:
             return (self.bad(number, "nested too deeply"),)
 

@@ -39,6 +39,7 @@ _NOT_STARTED = {
     warden.LOST: (LeaseLost.exit_code, "the lease was lost"),
     warden.TIMED_OUT: (124, "its time was over when its intent was recorded"),
 }
+_ENDED_BY = {warden.LEFTOVERS: "", warden.SIGNALLED: "Ctrl-C or a shutdown", warden.TIMED_OUT: "it timed out"}
 _INTERRUPTED = 130  # by a person at the terminal, whose Ctrl-C the command gets
 
 
@@ -273,7 +274,7 @@ class _Once:
                 status, reason = FAILED, f"it was not started: {why}"
             case Ended():
                 exit_code = report.exit_code
-                ended_by = "the lease was lost" if lease.lost else report.why if report.why != warden.LEFTOVERS else ""
+                ended_by = "the lease was lost" if lease.lost else _ENDED_BY.get(report.why, report.why)
                 if report.signal and not ended_by:
                     ended_by = f"signal {report.signal}"
                 self.ended_by_request = report.why == warden.SIGNALLED or exit_code == _INTERRUPTED

@@ -105,10 +105,21 @@ class Delivery:
         """The reason of an unsuccessful run, with the path of its workspace."""
         if not self.workspace:
             return reason
+        return f"{reason}{self._not_in_workspace(reason)}. Its workspace: {self.workspace.path}"
+
+    def _not_in_workspace(self, reason: str) -> str:
+        """What to do if the command is a script that only the folder has where the run was started."""
         program, _, missing = reason.rpartition(": ")
-        if missing == "not found" and not self._source and "/" in program and not os.path.isabs(program):
-            reason += f": a scratch workspace is empty, so name it by its whole path, {os.path.abspath(program)}"
-        return f"{reason}. Its workspace: {self.workspace.path}"
+        if missing.startswith("chmod +x ") and self._source:
+            return ", then commit and push it"
+        if missing != "not found" or "/" not in program or os.path.isabs(program):
+            return ""
+        if not self._source:
+            return f": a scratch workspace is empty, so name it by its whole path, {os.path.abspath(program)}"
+        if not os.path.exists(program):
+            return ""
+        has = f"the branch {self._source.branch} as the remote has it" if self._source.remote else "what is committed"
+        return f": the clone has {has}; commit{' and push' if self._source.remote else ''} it first"
 
     def end(self, *, keep: bool) -> None:
         if self.workspace is None:
