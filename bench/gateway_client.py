@@ -1,7 +1,7 @@
 """Calls to each of several addresses, in turns, under `nightlatch run`: `python -m bench.gateway_client OUT NAME=URL …`
 
-OUT gets seconds until a whole JSON reply, and until the first byte of a stream: the median of the medians of many short
-turns, in changing order, so that a busy moment of the machine hits all alike and counts in few of them.
+OUT gets seconds until a whole JSON reply, and until the first byte of a stream: the medians of many short turns, in
+changing order, so that a busy moment of the machine hits all alike and counts in few of them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ async def measure(url: str, key: str, size: int, stream: bool, connections: int,
 
 async def main(out: str, places: dict[str, str]) -> None:
     places["gateway"] = f"{os.environ['ANTHROPIC_BASE_URL']}/v1/messages"
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, list[float]]] = {}
     for size_name, size in SIZES.items():
         for stream in (False, True):
             for connections in (1, 16):
@@ -66,7 +66,7 @@ async def main(out: str, places: dict[str, str]) -> None:
                         key = os.environ["BENCH_LITELLM_KEY" if name == "litellm" else "ANTHROPIC_API_KEY"]
                         times = await measure(places[name], key, size, stream, connections, max(calls, connections * 3))
                         taken[name].append(statistics.median(times))
-                found[what] = {name: statistics.median(times) for name, times in taken.items()}
+                found[what] = taken
     with open(out, "w", encoding="utf-8") as file:
         json.dump(found, file)
 

@@ -46,7 +46,7 @@ class Body:
         if type(found) is not dict:
             raise BadBody("the body cannot be read as one JSON object: it does not begin with {")
         self.fields: dict[str, Any] = found
-        self._names: set[str] | None = None
+        self._names: frozenset[str] | None = None
 
     def set(self, name: str, found: object) -> None:
         """Change a field of the top level, or add it."""
@@ -77,13 +77,13 @@ class Body:
         return not self.names.isdisjoint(words)
 
     @property
-    def names(self) -> set[str]:
+    def names(self) -> frozenset[str]:
         """All names and short strings in it, at any depth."""
         if self._names is None:
             self._names = self._all_names()
         return self._names
 
-    def _all_names(self) -> set[str]:
+    def _all_names(self) -> frozenset[str]:
         found = {""}
         left: list[Any] = [self.fields]
         while left:
@@ -98,7 +98,7 @@ class Body:
                         found.add(inner)
                 elif kind is dict or kind is list:
                     left.append(inner)
-        return found
+        return frozenset(found)
 
     @property
     def data(self) -> bytes:
