@@ -1,6 +1,7 @@
 """Calls to each of several addresses, in turns, under `nightlatch run`: `python -m bench.gateway_client OUT NAME=URL …`
 
-OUT gets medians in seconds: of a whole JSON reply, and of the first byte of a stream.
+OUT gets seconds until a whole JSON reply, and until the first byte of a stream: the medians of many short turns, in
+changing order, so that a busy moment of the machine hits all alike and counts in few of them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import time
 
 import aiohttp
 
-CALLS = int(os.environ.get("BENCH_CALLS", "400"))
+CALLS = int(os.environ.get("BENCH_CALLS", "240"))  # in a turn
+TURNS = int(os.environ.get("BENCH_TURNS", "11"))
 SIZES = {"400 B": 400, "46 KB": 46_000}
 
 
@@ -51,19 +53,20 @@ async def measure(url: str, key: str, size: int, stream: bool, connections: int,
 
 async def main(out: str, places: dict[str, str]) -> None:
     places["gateway"] = f"{os.environ['ANTHROPIC_BASE_URL']}/v1/messages"
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, list[float]]] = {}
     for size_name, size in SIZES.items():
         for stream in (False, True):
             for connections in (1, 16):
                 kind = "SSE first byte" if stream else "JSON"
                 what = f"{size_name}, {kind}, {connections} at once"
                 taken: dict[str, list[float]] = {name: [] for name in places}
-                for _ in range(3):
-                    for name, url in places.items():
-                        calls = CALLS if name != "litellm" else CALLS // 5
+                for turn in range(TURNS):
+                    for name in list(places)[:: 1 if turn % 2 else -1]:
+                        calls = CALLS if name != "litellm" else CALLS // 10
                         key = os.environ["BENCH_LITELLM_KEY" if name == "litellm" else "ANTHROPIC_API_KEY"]
-                        taken[name] += await measure(url, key, size, stream, connections, max(calls, connections * 3))
-                found[what] = {name: statistics.median(times) for name, times in taken.items()}
+                        times = await measure(places[name], key, size, stream, connections, max(calls, connections * 3))
+                        taken[name].append(statistics.median(times))
+                found[what] = taken
     with open(out, "w", encoding="utf-8") as file:
         json.dump(found, file)
 

@@ -37,12 +37,12 @@ else:
         known = frozenset(fields)
 
         def __init__(self, **arguments):
-            values = {**defaults, **arguments} if len(arguments) < len(fields) else arguments
+            values = self.__dict__
+            values.update(defaults, **arguments)
             if values.keys() != known:
                 wrong = ", ".join(values.keys() - known)
                 missing = ", ".join(known - values.keys())
                 raise TypeError(f"{cls.__name__} " + (f"has no field {wrong}" if wrong else f"needs {missing}"))
-            self.__dict__.update(values)
 
         def __eq__(self, other):
             return self.__dict__ == other.__dict__ if type(other) is type(self) else NotImplemented

@@ -14,6 +14,7 @@ import sys
 from aiohttp import web
 
 from ..system.secrecy import hide_memory
+from .overdue import Overdue
 from .pipe import Pipe
 from .prices import Prices
 from .server import RequestHandler
@@ -26,7 +27,8 @@ async def live() -> None:
     pipe, settings = await Pipe.open(PIPE)
     upstream = Upstream(settings["bases"], settings["keys"], settings["proxies"])
     prices, ready = Prices(settings["prices"], settings["ceiling"]), asyncio.Event()
-    handler = RequestHandler(settings, pipe, upstream, prices, ready)
+    overdue = Overdue()
+    handler = RequestHandler(settings, pipe, upstream, prices, overdue, ready)
     # A client that leaves cancels the handler, and that closes the connection to the vendor.
     server = web.Server(handler.answer, handler_cancellation=True, keepalive_timeout=3600.0)
     runner = web.ServerRunner(server, shutdown_timeout=0.0)
@@ -37,7 +39,9 @@ async def live() -> None:
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)  # calls leave few cycles behind
     ready.set()
+    watching = asyncio.create_task(overdue.watch())
     await pipe.over.wait()
+    watching.cancel()
     await site.stop()
     await server.shutdown(0.0)
     await upstream.close()

@@ -6,6 +6,8 @@ import json
 from json.decoder import JSONDecoder, scanstring  # type: ignore[attr-defined]
 from typing import Any
 
+from .json_text import reader
+
 _NAME = 32  # characters of the longest name that is looked for
 
 
@@ -23,6 +25,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _decoder = JSONDecoder(object_pairs_hook=_once)
+_read = reader(_decoder)
 
 
 def _skip_space(text: str, at: int) -> int:
@@ -37,7 +40,7 @@ class Body:
         self._data: bytes | None = data
         try:
             self._text = data.decode()
-            found = _decoder.decode(self._text)
+            found = _read(self._text)
         except (ValueError, RecursionError) as error:
             raise BadBody(f"the body cannot be read as one JSON object: {error}") from None
         if type(found) is not dict:
@@ -71,9 +74,14 @@ class Body:
 
     def mentions(self, *words: str) -> bool:
         """Is any of these a name or a whole string in it, at any depth, however it is escaped?"""
+        return not self.names.isdisjoint(words)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All names and short strings in it, at any depth."""
         if self._names is None:
             self._names = self._all_names()
-        return not self._names.isdisjoint(words)
+        return self._names
 
     def _all_names(self) -> frozenset[str]:
         found = {""}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
+
+from .json_text import parsed
 
 if TYPE_CHECKING:
     from .dialects import Dialect
     from .requested import ReplyUsage
 
+_USAGE = b'"usage'  # most events have none; in their text a quote is escaped, so it cannot look like this
 _LONGEST = 64 << 20  # bytes of one event, or of a reply, that are kept to be read
 
 
@@ -23,13 +25,13 @@ class Events:
     def feed(self, chunk: bytes) -> bytes:
         if self._drop:
             return self._feed_whole(chunk)
-        lines = (self._rest + chunk).split(b"\n")
-        self._rest = lines.pop()
-        for line in lines:
+        lines, end, self._rest = (self._rest + chunk).rpartition(b"\n")
+        if end:
             if self._skipping:
-                self._skipping = False
-            else:
-                self._look(line)
+                self._skipping, lines = False, lines.partition(b"\n")[2]
+            if _USAGE in lines:
+                for line in lines.split(b"\n"):
+                    self._look(line)
         if len(self._rest) > _LONGEST:
             self._rest, self._skipping = b"", True
         elif self._skipping:
@@ -59,13 +61,9 @@ class Events:
 
     def _look(self, line: bytes) -> bool:
         """True: it is the event that only the gateway asked for."""
-        # Most events have no usage; in their text a quote is escaped, so it cannot look like this.
-        if not line.startswith(b"data:") or b'"usage' not in line:
+        if _USAGE not in line or not line.startswith(b"data:"):
             return False
-        try:
-            data = json.loads(line[5:])
-        except ValueError:
-            return False
+        data = parsed(line[5:].strip())
         if not isinstance(data, dict):
             return False
         self._dialect.see(data, self._seen)
@@ -94,10 +92,3 @@ class Whole:
             if isinstance(data, dict):
                 self._dialect.see(data, self._seen)
         return b""
-
-
-def parsed(data: bytes) -> object:
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        return None

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import ClientConnectionError, ClientConnectorError, ClientError, web
 
 from ..core.metering import price
-from .events import Events, Whole, parsed
+from .events import Events, Whole
+from .json_text import parsed
 from .requested import ReplyUsage
-from .upstream import passed_back
+from .upstream import passed_back, read_all
 
 if TYPE_CHECKING:
     from ..core.metering.price import Price
     from .dialects import Dialect
-    from .pipe import Pipe
+    from .overdue import Overdue
+    from .pipe import Pipe, Row
     from .prices import Prices
     from .requested import ModelRequest
 
@@ -41,8 +43,9 @@ class Forward:
         self.seen = ReplyUsage()
         self._settled = pipe is None
 
-    async def run(self, request: web.BaseRequest, going: Any) -> web.StreamResponse:
+    async def run(self, request: web.BaseRequest, going: Any, overdue: Overdue) -> web.StreamResponse:
         """Whatever happens (an error, or the client leaves), the call is settled exactly once."""
+        overdue.begin(request)
         try:
             async with going as reply:
                 return await self._answer(request, reply)
@@ -53,6 +56,7 @@ class Forward:
             self._doubt()
             return _gone(self._dialect, f"the vendor's reply was lost: {error}")
         finally:
+            overdue.end(request)
             self._doubt()  # unless it is settled by now
 
     async def _answer(self, request: web.BaseRequest, reply: Any) -> web.StreamResponse:
@@ -65,7 +69,7 @@ class Forward:
             reader = Whole(self._dialect, self.seen)
             length = reply.content_length
             if length is not None and length <= _AT_ONCE:
-                data = await reply.read()
+                data = await read_all(reply.content)
                 reader.feed(data)
                 reader.finish()
                 self._settle()
@@ -114,23 +118,22 @@ class Forward:
             return
         if self._requested is None:
             self._settled = True
-            self._pipe.settle(self._number, [{"kind": price.CALL, "tokens": 0, "usd": self._fee, "calls": 1}])
+            self._pipe.settle(self._number, [(price.CALL, 0, self._fee, 1, "")])
         elif self.seen.ended and self.seen.counts is not None:
             self._settled = True
             self._pipe.settle(self._number, self._rows())
         else:
             self._doubt()
 
-    def _rows(self) -> list[dict[str, Any]]:
+    def _rows(self) -> list[Row]:
         """A row for each kind; the first one counts the call."""
-        found: list[dict[str, Any]] = []
+        found: list[Row] = []
         for model, counts in [(self.seen.model, self.seen.counts or {}), *self.seen.more]:
             listed = self._price(model)
-            about = {"model": listed.model} if model and self.seen.more else {}
+            name = listed.model if model and self.seen.more else ""
             for kind, usd in listed.cost(counts).items():
-                tokens = 0 if kind in price.USES else counts[kind]
-                found.append({"kind": kind, "tokens": tokens, "usd": usd, "calls": int(not found), **about})
-        return found or [{"kind": price.OUTPUT, "tokens": 0, "usd": 0, "calls": 1}]
+                found.append((kind, 0 if kind in price.USES else counts[kind], usd, 0 if found else 1, name))
+        return found or [(price.OUTPUT, 0, 0, 1, "")]
 
     def _price(self, model: str) -> Price:
         """The price of the model that answered; if it has none, of the requested model."""

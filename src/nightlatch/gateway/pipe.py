@@ -13,8 +13,14 @@ from .room import Room
 if TYPE_CHECKING:
     from ..core.metering.call import Call
 
+Row = tuple[str, int, int, int, str]  # kind, tokens, billionths, calls, and the model if it is not the requested one
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _MOMENT = 0.02  # seconds for which messages that are not urgent gather
+
+
+def _row(kind: str, tokens: int, usd: int, calls: int, model: str) -> str:
+    about = f',"model":{_encode(model)}' if model else ""
+    return f'{{"kind":"{kind}","tokens":{tokens},"usd":{usd},"calls":{calls}{about}}}'
 
 
 class Pipe(asyncio.Protocol):
@@ -123,9 +129,11 @@ class Pipe(asyncio.Protocol):
         """It was never sent, or refused by the vendor: nothing was used."""
         self._send({"do": "free", "id": number})
 
-    def settle(self, number: int, rows: list[dict[str, Any]]) -> None:
+    def settle(self, number: int, rows: list[Row]) -> None:
         """What it used, a row for each kind of token."""
-        self._send({"do": "settle", "id": number, "rows": rows})
+        text = ",".join([_row(*row) for row in rows])
+        self._later(f'{{"do":"settle","id":{number},"rows":[{text}]}}\n'.encode())
+        self._settled = True
 
     def doubt(self, number: int, known: int | None) -> None:
         """The end of the reply was not seen. `known`: the cost of its input, in billionths."""
@@ -137,7 +145,6 @@ class Pipe(asyncio.Protocol):
 
     def _send(self, message: dict[str, Any]) -> None:
         self._later(_encode(message).encode() + b"\n")
-        self._settled = self._settled or message["do"] == "settle"
         if message["do"] == "hold":
             self._flush()
 

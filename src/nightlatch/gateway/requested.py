@@ -63,13 +63,17 @@ def number(found: object) -> int:
 def whole(fields: Mapping[str, Any], *names: str) -> int | None:
     """The limit that a request sets under one of these names; None if it sets none. Raises `BadBody` for what a vendor
     may read in another way than we do: "9000" or 9e3, and two different limits."""
-    found = {name: fields[name] for name in names if fields.get(name) is not None}
-    for name, stated in found.items():
+    found: int | None = None
+    for name in names:
+        stated = fields.get(name)
+        if stated is None:
+            continue
         if type(stated) is not int or stated < 0:
             raise BadBody(f"{name} must be a whole number, 0 or more")
-    if len(set(found.values())) > 1:
-        raise BadBody(f"{' and '.join(found)} say different things: use one of them")
-    return next(iter(found.values()), None)
+        if found is not None and found != stated:
+            raise BadBody(f"{' and '.join(names)} say different things: use one of them")
+        found = stated
+    return found
 
 
 def either(fields: Mapping[str, Any], *names: str) -> Any:

@@ -49,7 +49,9 @@ class Room:
         if bound is None:
             return None
         line = (
-            f'{{"do":"held","id":{number},"began":{now},"at":{clock.wall()},"usd":{bound["usd"]},'
+            # Times are rounded down to thousandths: no call looks younger than it is.
+            f'{{"do":"held","id":{number},"began":{int(now * 1000)}e-3,"at":{int(clock.wall() * 1000)}e-3,'
+            f'"usd":{bound["usd"]},'
             f'"tokens":{bound["tokens"]},"fixed":{call.fixed},"fee":{call.fee},"output":{call.wanted},'
             f'"output_rate":{call.output_rate * call.times},{self._described(about)}}}'
         ).encode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import ClientError, web
@@ -15,19 +16,21 @@ from ..core.value import replace, value
 from ..system import clock
 from . import routes
 from .body import BadBody, Body
-from .events import parsed
 from .forward import Forward
+from .json_text import parsed
 from .requested import TOOL_TOKENS
+from .upstream import read_all
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from ..core.metering.price import Price
     from .dialects import Dialect
+    from .overdue import Overdue
     from .pipe import Pipe
     from .prices import Prices
     from .requested import ModelRequest
-    from .upstream import Upstream
+    from .upstream import Headers, Upstream
 
     _Count = Callable[[], Awaitable[int | None]]
 
@@ -36,6 +39,8 @@ _AGENT = "x-claude-code-agent-id"
 _MARGIN, _ROOM = 50, 64  # added to a vendor's count: one part in so many, and a few tokens
 _COUNT_WITHIN = 20.0  # seconds
 _REMEMBERED = 10_000  # ids of earlier turns
+_ROUTES = 1000
+_CALL = Call(input=0, input_rate=0, output=0, output_rate=0)
 
 
 @value(frozen=True, kw_only=True)
@@ -48,15 +53,31 @@ class _Rates:
 
 class RequestHandler:
     def __init__(
-        self, settings: dict[str, Any], pipe: Pipe, upstream: Upstream, prices: Prices, ready: asyncio.Event
+        self,
+        settings: dict[str, Any],
+        pipe: Pipe,
+        upstream: Upstream,
+        prices: Prices,
+        overdue: Overdue,
+        ready: asyncio.Event,
     ) -> None:
         """`ready`: the prices are loaded."""
         self._key, self._allow = settings["key"], settings.get("allow") or {}
-        self._pipe, self._upstream, self._prices, self._ready = pipe, upstream, prices, ready
+        self._pipe, self._upstream, self._prices = pipe, upstream, prices
+        self._overdue, self._ready = overdue, ready
+        self._routes: dict[str, tuple[str, Dialect, str, str]] = {}  # metered addresses → vendor, dialect, path, item
         self._known: dict[tuple[object, ...], _Rates | None] = {}
         self._turns: dict[str, int] = {}  # id of an earlier turn, which the vendor stores → its tokens
 
-    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    def answer(self, request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
+        route = self._routes.get(request.raw_path) if request.method == "POST" else None
+        if route is None:
+            return self._answer_new(request)
+        self._pipe.called()
+        return self._metered(request, *route)
+
+    async def _answer_new(self, request: web.BaseRequest) -> web.StreamResponse:
+        """A request to another address than earlier ones."""
         first, vendor, path = (*request.raw_path.partition("?")[0].lstrip("/").split("/", 2), "", "")[:3]
         key, _, item = first.partition(".")
         plain = routes.PLAIN.get(vendor, routes.MESSAGES)
@@ -65,6 +86,8 @@ class RequestHandler:
         self._pipe.called()
         path = (re.sub("/+", "/", path) if "//" in path else path).rstrip("/")
         if request.method == "POST" and (dialect := routes.metered(vendor, path)) is not None:
+            if len(self._routes) < _ROUTES:
+                self._routes[request.raw_path] = vendor, dialect, path, item
             return await self._metered(request, vendor, dialect, path, item)
         if routes.is_free(request.method, path):
             return await self._pass(request, vendor, path)
@@ -79,7 +102,7 @@ class RequestHandler:
     ) -> web.StreamResponse:
         arrived = clock.now()
         try:
-            body = Body(await request.content.read())
+            body = Body(await read_all(request.content))
             requested = dialect.read(body, path)
         except BadBody as error:
             return _refuse(dialect, str(error), status=400)
@@ -91,10 +114,7 @@ class RequestHandler:
             self._pipe.refused(why)
             return _refuse(dialect, why)
         headers, login = self._upstream.headers(request)
-
-        async def count() -> int | None:
-            return await self._count(vendor, dialect, body, path, headers)
-
+        count = partial(self._count, vendor, dialect, body, path, headers)
         call = self._bounded(body, requested, rates, await count() if requested.uncounted else None)
         about = {
             "model": requested.models[0],
@@ -116,7 +136,7 @@ class RequestHandler:
             raise
         forward = Forward(dialect, self._pipe, reply["id"], self._prices, requested, drop_ours=drop)
         going = self._upstream.request(vendor, "POST", path, request.query_string, headers, body.data)
-        answer = await forward.run(request, going)
+        answer = await forward.run(request, going, self._overdue)
         if forward.seen.id and requested.has_output:
             self._remember(forward.seen.id, forward.seen.total)
         return answer
@@ -153,7 +173,8 @@ class RequestHandler:
             tokens = min(self._turns.get(requested.after, window) + tokens, max(window, tokens))
         if requested.uncounted:
             tokens = window if counted is None else counted
-        call = Call(
+        call = replace(
+            _CALL,
             input=tokens,
             input_rate=rates.input,
             output=requested.output if requested.has_output else 0,
@@ -182,7 +203,7 @@ class RequestHandler:
             else:
                 return reply | {"uses": uses}
 
-    async def _count(self, vendor: str, dialect: Dialect, body: Body, path: str, headers: dict[str, str]) -> int | None:
+    async def _count(self, vendor: str, dialect: Dialect, body: Body, path: str, headers: Headers) -> int | None:
         """Tokens of input by the vendor's own count, with a margin; None if there is none."""
         counting = dialect.counting(body, path)
         if counting is None:
@@ -204,18 +225,17 @@ class RequestHandler:
             del self._turns[next(iter(self._turns))]
 
     async def _pass(self, request: web.BaseRequest, vendor: str, path: str) -> web.StreamResponse:
-        data = await request.content.read() or None
+        data = await read_all(request.content) or None
         headers, _ = self._upstream.headers(request)
         forward = Forward(routes.PLAIN[vendor], None, 0, self._prices, None, drop_ours=False)
-        return await forward.run(
-            request, self._upstream.request(vendor, request.method, path, request.query_string, headers, data)
-        )
+        going = self._upstream.request(vendor, request.method, path, request.query_string, headers, data)
+        return await forward.run(request, going, self._overdue)
 
     async def _at_a_price(
         self, request: web.BaseRequest, vendor: str, path: str, item: str, stated: int
     ) -> web.StreamResponse:
         """A path that the user has allowed, at a stated price a call, in billionths."""
-        data = await request.content.read() or None
+        data = await read_all(request.content) or None
         headers, login = self._upstream.headers(request)
         call = Call(input=0, input_rate=0, output=0, output_rate=0, lowest=0, fee=stated)
         about = {
@@ -231,9 +251,8 @@ class RequestHandler:
         forward = Forward(
             routes.PLAIN[vendor], self._pipe, reply["id"], self._prices, None, drop_ours=False, fee=stated
         )
-        return await forward.run(
-            request, self._upstream.request(vendor, "POST", path, request.query_string, headers, data)
-        )
+        going = self._upstream.request(vendor, "POST", path, request.query_string, headers, data)
+        return await forward.run(request, going, self._overdue)
 
 
 def _with_uses(call: Call, requested: ModelRequest, prices: list[Price], uses: int) -> Call:

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
 import aiohttp
+from multidict import CIMultiDict
 from yarl import URL
 
 from .requested import words
@@ -16,9 +17,11 @@ if TYPE_CHECKING:
 
     from aiohttp.web import BaseRequest
 
+    Headers = CIMultiDict[str]
+
 _REUSED = 10.0  # seconds that an idle connection is kept; an older one may be dead, which looks like a lost reply
 _CONNECT = 30.0
-_LONGEST = 3600.0  # seconds of a call; shared caps count on that (ledger/holds.py)
+_AUTOMATIC = ("User-Agent", "Accept", "Content-Type")  # headers that aiohttp adds where the client sent none
 # Headers of one hop, and those that the gateway sets itself.
 _HOP = words(
     "connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade "
@@ -39,13 +42,12 @@ class Upstream:
         self._proxies = {vendor: _proxy(base, proxies) for vendor, base in bases.items()}
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_REUSED),
-            timeout=aiohttp.ClientTimeout(total=_LONGEST, sock_connect=_CONNECT),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),  # how long it may last: see `Overdue`
             cookie_jar=aiohttp.DummyCookieJar(),
             raise_for_status=False,
-            skip_auto_headers=("User-Agent", "Accept", "Content-Type"),
         )
 
-    def request(self, vendor: str, method: str, path: str, query: str, headers: Any, data: bytes | None) -> Any:
+    def request(self, vendor: str, method: str, path: str, query: str, headers: Headers, data: bytes | None) -> Any:
         base = self._bases[vendor]
         if base.endswith("/v1") and path.startswith("v1/"):
             path = path.removeprefix("v1/")
@@ -54,18 +56,20 @@ class Upstream:
             method,
             URL(url, encoded=True),
             headers=headers,
+            skip_auto_headers=[name for name in _AUTOMATIC if name not in headers] or None,
             data=data,
             allow_redirects=False,
             proxy=self._proxies[vendor],
         )
 
-    def headers(self, request: BaseRequest) -> tuple[dict[str, str], bool]:
+    def headers(self, request: BaseRequest) -> tuple[Headers, bool]:
         """As the client sent them, with the real keys. True: it carries none of the run's placeholders, but a login of
         its own."""
         given, hop, mark = request.headers, _HOP, self._mark
         if connection := given.get("Connection"):
             hop = hop | {name.strip().lower() for name in connection.split(",")}
-        query, found = request.query_string, {}
+        query = request.query_string
+        found: Headers = CIMultiDict()
         has_key = mark in query and self._keyed(query) != query
         for name, text in given.items():
             if name.lower() in hop:
@@ -85,6 +89,11 @@ class Upstream:
 
     async def close(self) -> None:
         await self._session.close()
+
+
+async def read_all(content: aiohttp.StreamReader) -> bytes:
+    """A whole body, which is often there already."""
+    return content.read_nowait() if content.is_eof() else await content.read()
 
 
 def passed_back(headers: Mapping[str, str]) -> dict[str, str]:

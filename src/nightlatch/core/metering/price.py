@@ -67,14 +67,21 @@ class Price:
 
     def cost(self, counts: Mapping[str, int]) -> dict[str, int]:
         """Billionths for each kind of which there is any, each rounded to the nearest, so that they add up."""
-        total = sum([count for kind, count in counts.items() if kind in INPUTS])
-        return {
-            kind: (self.rate(kind, total) * count + MILLION // 2) // MILLION for kind, count in counts.items() if count
-        }
+        found = {}
+        for kind, count in counts.items():
+            if count:
+                tiers = self.rates.get(kind, ())
+                rate = tiers[0][1] if len(tiers) == 1 else self.rate(kind, _input(counts))
+                found[kind] = (rate * count + MILLION // 2) // MILLION
+        return found
 
     @property
     def is_free(self) -> bool:
         return not any(rate for rates in self.rates.values() for _, rate in rates)
+
+
+def _input(counts: Mapping[str, int]) -> int:
+    return sum([count for kind, count in counts.items() if kind in INPUTS])
 
 
 def tokens(counts: Mapping[str, int]) -> int:

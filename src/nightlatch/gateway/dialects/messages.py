@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...core.metering import price
 from ...core.metering.call import LEAST
+from ...core.value import replace
 from ..requested import USES, ModelRequest, number, rows, table, whole, words
 
 if TYPE_CHECKING:
@@ -18,8 +19,17 @@ _KNOWN = words(
     "diagnostics context_management user_profile_id workspace_id fallback_credit_token"
 )
 _MEDIA = ("image", "document", "file", "file_id", "container_upload")
+_CACHED = ("cache_control", "ephemeral")
+_TELLING = frozenset((*_MEDIA, *_CACHED))  # a request without these names has neither media nor caching
+_UNCACHED = (price.INPUT, price.CACHE_READ)
 _COUNTED = words("model messages system thinking tools tool_choice cache_control output_config mcp_servers")
+_PLAIN = (
+    ("input_tokens", price.INPUT),
+    ("cache_read_input_tokens", price.CACHE_READ),
+    ("output_tokens", price.OUTPUT),
+)
 _OURS = ("custom", "bash_", "text_editor_", "computer_", "memory_")  # tools that the client runs
+_REQUEST = ModelRequest(models=())
 _STANDARD = ("", "auto", "standard", "standard_only")
 
 
@@ -27,31 +37,38 @@ class Messages:
     vendor = "anthropic"
 
     def read(self, body: Body, path: str) -> ModelRequest:
-        fields = body.fields
-        thinking = number(table(fields.get("thinking")).get("budget_tokens"))
-        server = self._server_tools(fields)
-        uncounted = ", ".join(sorted(fields.keys() - _KNOWN)) or ("media" if body.mentions(*_MEDIA) else "")
+        fields, plain = body.fields, body.names.isdisjoint(_TELLING)
+        thinking = number(table(fields["thinking"]).get("budget_tokens")) if "thinking" in fields else 0
+        server = self._server_tools(fields) if "tools" in fields else {}
+        uncounted = "" if plain or not body.mentions(*_MEDIA) else "media"
+        if not _KNOWN.issuperset(fields):
+            uncounted = ", ".join(sorted(fields.keys() - _KNOWN))
         speed, tier = str(fields.get("speed") or ""), str(fields.get("service_tier") or "")
-        return ModelRequest(
+        requested = replace(
+            _REQUEST,
             models=(str(fields.get("model") or ""), *self._fallbacks(fields)),
             tier=speed if speed not in _STANDARD else "" if tier in _STANDARD else tier,
             stream=fields.get("stream") is True,
-            inputs=self._inputs(body),
+            inputs=_UNCACHED if plain else self._inputs(body),
             output=whole(fields, "max_tokens"),
             lowest=LEAST + thinking,
-            tools=tuple(price.WEB_SEARCH if "search" in tool else price.CALL for tool in server),
-            uses=sum(server.values()),
             uncounted=uncounted,
         )
+        if not server:
+            return requested
+        tools = tuple([price.WEB_SEARCH if "search" in tool else price.CALL for tool in server])
+        return replace(requested, tools=tools, uses=sum(server.values()))
 
     def _inputs(self, body: Body) -> tuple[str, ...]:
         """Nothing is written to a cache unless the request says so."""
-        cached = body.mentions("cache_control", "ephemeral")
+        cached = body.mentions(*_CACHED)
         hour = cached and body.mentions("1h")
-        return (price.INPUT, price.CACHE_READ, *[price.CACHE_WRITE] * cached, *[price.CACHE_WRITE_1H] * hour)
+        return (*_UNCACHED, *[price.CACHE_WRITE] * cached, *[price.CACHE_WRITE_1H] * hour)
 
     def _fallbacks(self, fields: dict[str, Any]) -> list[str]:
         found = fields.get("fallbacks")
+        if not found:
+            return []
         named = found if isinstance(found, list) else []
         return [str(table(one).get("model") or one) for one in named]
 
@@ -111,7 +128,7 @@ class Messages:
     def _usage(self, usage: dict[str, Any], seen: ReplyUsage) -> None:
         """Figures are of the whole message so far: each replaces the one before."""
         counts = _counts(usage)
-        seen.counts = {**(seen.counts or {}), **counts}
+        seen.counts = counts if seen.counts is None else {**seen.counts, **counts}
         tier = str(usage.get("speed") or "")
         tier = tier if tier not in _STANDARD else str(usage.get("service_tier") or "")
         if tier not in _STANDARD:
@@ -121,7 +138,7 @@ class Messages:
             (str(one.get("model") or ""), _counts(one))
             for one in rows(usage.get("iterations"))
             if one.get("type") not in (None, "message")
-        ]
+        ] if "iterations" in usage else []  # fmt: skip
 
     def is_ours(self, data: dict[str, Any]) -> bool:
         return False
@@ -134,17 +151,11 @@ class Messages:
 
 
 def _counts(usage: dict[str, Any]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for name, kind in (
-        ("input_tokens", price.INPUT),
-        ("cache_read_input_tokens", price.CACHE_READ),
-        ("output_tokens", price.OUTPUT),
-    ):
-        if usage.get(name) is not None:
-            found[kind] = number(usage[name])
-    if usage.get("cache_creation_input_tokens") is not None:
-        written = number(usage["cache_creation_input_tokens"])
+    found = {kind: number(count) for name, kind in _PLAIN if (count := usage.get(name)) is not None}
+    if (count := usage.get("cache_creation_input_tokens")) is not None:
+        written = number(count)
         hour = min(written, number(table(usage.get("cache_creation")).get("ephemeral_1h_input_tokens")))
-        found |= {price.CACHE_WRITE: written - hour, price.CACHE_WRITE_1H: hour}
-    searches = number(table(usage.get("server_tool_use")).get("web_search_requests"))
-    return found | ({price.WEB_SEARCH: searches} if searches else {})
+        found[price.CACHE_WRITE], found[price.CACHE_WRITE_1H] = written - hour, hour
+    if searches := number(table(usage.get("server_tool_use")).get("web_search_requests")):
+        found[price.WEB_SEARCH] = searches
+    return found

@@ -127,13 +127,15 @@ class Accounts:
         flying = self._book.land(message["id"])
         if flying:
             self._book.settle(flying.hold, message["rows"])
-        self.serve()
+        if self._waiting:
+            self.serve()
 
     def _do_doubt(self, message: dict[str, Any]) -> None:
         flying = self._book.land(message["id"])
         if flying:
             self._book.doubt(flying, message["known"])
-        self.serve()
+        if self._waiting:
+            self.serve()
 
     def _do_refused(self, message: dict[str, Any]) -> None:
         self.unpriced = self.unpriced or str(message["why"])

@@ -154,7 +154,9 @@ class Book:
             records = [(SETTLED, [(hold.run, hold.attempt, hold.call)])]
             of_call = {"call": hold.call, "began": round(hold.at, 3)}
             some = [
-                self._writer.used(_amounts(_sum([row])), _about(hold, row), **of_call, **({} if place else name))
+                self._writer.used(
+                    _amounts(_sum([row])), _named(_texts(hold, row)), **of_call, **({} if place else name)
+                )
                 for place, row in enumerate(rows)
             ]
             verbs += some or [self._writer.used({}, {"source": "gateway"}, **name)]
@@ -165,14 +167,13 @@ class Book:
         sums: dict[tuple[str, ...], list[dict[str, Any]]] = {}
         for hold, rows in ended:
             for row in rows:
-                sums.setdefault(tuple(_about(hold, row).values()), []).append(row)
+                sums.setdefault(_texts(hold, row), []).append(row)
         verbs = []
         while sums or ended:
             texts, rows = sums.popitem() if sums else (("", "", "gateway", "", ""), [])
             some, ended = ended[:_NAMED], ended[_NAMED:]
             names = " ".join(f"{hold.attempt}.{hold.call}" for hold, _ in some)
-            about = dict(zip(_ABOUT, texts, strict=True))
-            verbs.append(self._writer.used(_amounts(_sum(rows)), about, ended=names or None))
+            verbs.append(self._writer.used(_amounts(_sum(rows)), _named(texts), ended=names or None))
             verbs[-1].records = [(SETTLED, [(hold.run, hold.attempt, hold.call) for hold, _ in some])] if some else []
         return verbs
 
@@ -248,9 +249,18 @@ def _amounts(counts: dict[str, int]) -> dict[str, float]:
 
 
 def _sum(rows: list[dict[str, Any]]) -> dict[str, int]:
-    return {unit: sum(row.get(unit, 0) for row in rows) for unit in _COUNTED}
+    found = dict.fromkeys(_COUNTED, 0)
+    for row in rows:
+        for unit in _COUNTED:
+            if unit in row:
+                found[unit] += row[unit]
+    return found
 
 
-def _about(hold: Hold, row: dict[str, Any]) -> dict[str, str]:
-    texts = str(row.get("model") or hold.model), str(row["kind"]), "gateway", hold.item, hold.agent
+def _named(texts: tuple[str, ...]) -> dict[str, str]:
     return dict(zip(_ABOUT, texts, strict=True))
+
+
+def _texts(hold: Hold, row: dict[str, Any]) -> tuple[str, ...]:
+    """What a row of usage is about, in the order of `_ABOUT`."""
+    return str(row.get("model") or hold.model), str(row["kind"]), "gateway", hold.item, hold.agent

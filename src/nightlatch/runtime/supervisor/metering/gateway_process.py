@@ -145,8 +145,8 @@ class GatewayProcess:
             if len(data) < _READ:
                 break  # all there was; the end of the pipe is read next time
         *lines, self._unread = self._unread.split(b"\n")
-        for line in lines:
-            self._accounts.take(json.loads(line))
+        for message in json.loads(b"[%b]" % b",".join(lines)):
+            self._accounts.take(message)
         return alive
 
     def _send(self) -> None:
