@@ -36,7 +36,7 @@ _WITHIN = 60.0  # seconds for the vendor to say that an agent has ended
 _LISTED = 7 * 86_400  # seconds
 
 
-def list_agents(args: Namespace) -> int:
+def _list(args: Namespace) -> int:
     reader = open_reader(args.store, listing=True)
     if args.all:
         shown = [agent_views.view(reader, row) for row in reader.ledger.agents.newest(_MOST)]
@@ -89,7 +89,7 @@ def _strangers(reader: StoreReader, args: Namespace) -> None:
                   f"which does not know it: {cancel}")  # fmt: skip
 
 
-def show(args: Namespace) -> int:
+def _show(args: Namespace) -> int:
     reader, (handle,) = open_reader(args.store), args.names
     row = reader.ledger.agents.by_handle(handle)
     seen, trouble = _polled(_adapter(row, handle, args), handle)
@@ -112,7 +112,7 @@ def show(args: Namespace) -> int:
     return 0
 
 
-def cancel(args: Namespace) -> int:
+def _cancel(args: Namespace) -> int:
     reader, (handle,) = open_reader(args.store), args.names
     row = reader.ledger.agents.by_handle(handle)
     seen, trouble = ending.end(_adapter(row, handle, args), handle, clock.now() + _WITHIN)
@@ -127,7 +127,7 @@ def cancel(args: Namespace) -> int:
     return 0
 
 
-def attach(args: Namespace) -> int:
+def _attach(args: Namespace) -> int:
     from ..runtime.shared.effect_records import resolve
     from ..runtime.supervisor.afterwards import decide
 
@@ -149,6 +149,9 @@ def attach(args: Namespace) -> int:
         decide.resolve(run, decide.AGAIN, person(), ledger=open_for(reader.url), store=reader.store, wait=5.0)
     print(f"{title(run)} continues with the agent {printable(handle)} when it is started again")
     return 0
+
+
+VERBS = {"list": _list, "show": _show, "cancel": _cancel, "attach": _attach}
 
 
 def _adapter(row: AgentRow | None, handle: str, args: Namespace) -> Adapter:

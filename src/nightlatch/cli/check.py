@@ -222,9 +222,7 @@ def _lines(one: Checked) -> list[tuple[str, str]]:
             found.append(("change", f"{forecast.shown(change.at, tz)[4:14]} {way}: {around}"))
     found.append(("needs", "; ".join(one.missing) or "all found"))
     if one.job.schedule:
-        found.append(("stage", one.stage))
-    if one.job.schedule:
-        found += [("machines", one.machines), ("asleep", one.sleeping)]
+        found += [("stage", one.stage), ("machines", one.machines), ("asleep", one.sleeping)]
     if one.crontab:
         found.append(("twice", f"your crontab starts it too; remove this line (crontab -e): {one.crontab}"))
     if one.elsewhere:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from calendar import monthrange
 from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
@@ -19,6 +21,7 @@ from .reader import StoreReader
 BY = ("job", "day", "model", "step", "agent", "kind", "tag", "host")
 REPORTED = ("step", "agent", "kind")  # of single reports, which are kept as long as their runs
 WITH_REPORTED = (*REPORTED, "job", "model", "tag")
+_COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # how a formula begins
 NO_END = "9"  # after every day, as texts are compared
 _DAYS = 14  # of a sparkline and a pace
 _RUNS = 20  # from which the median of a run is computed
@@ -106,6 +109,18 @@ def report(
     return UsageReport(
         by=tuple(by), since=since, until=until, unit=unit, rows=tuple(rows), total=total, pace=pace(reader, job)
     )
+
+
+def as_csv(found: UsageReport) -> str:
+    """For a spreadsheet, with a header. A text that a spreadsheet would take for a formula is quoted."""
+    names = [*found.by, *UNITS, "runs", "failed", "seconds", "items", "share"]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    for row in found.facts():
+        cells = [row[name] for name in names]
+        writer.writerow([f"'{one}" if isinstance(one, str) and one[:1] in _COMPUTED else one for one in cells])
+    return out.getvalue()
 
 
 def pace(reader: StoreReader, job: str | None = None) -> Pace | None:
