@@ -53,7 +53,7 @@ def _list(args: Namespace) -> int:
         if not shown:
             print("no agents are known to be working")
     if args.provider:
-        _strangers(reader, args)
+        _unknown_here(reader, args)
     return 0
 
 
@@ -66,7 +66,7 @@ def _cells(one: AgentView) -> list[str]:
             screen.moment(row.began), spent, then]  # fmt: skip
 
 
-def _strangers(reader: StoreReader, args: Namespace) -> None:
+def _unknown_here(reader: StoreReader, args: Namespace) -> None:
     """Agents at the vendor that carry our label and that no run here knows."""
     every = can(providers.load(args.provider, {}), "every") if args.provider != "command" else None
     if every is None:

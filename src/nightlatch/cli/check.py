@@ -56,7 +56,7 @@ _START = " Start it: nightlatch serve; at every login: nightlatch service instal
 
 @value(frozen=True, kw_only=True)
 class Checked:
-    """What there is to say of one job."""
+    """What the check found about one job."""
 
     job: Job
     forecast: forecast.Forecast | None
@@ -150,7 +150,7 @@ def _rows(config: Config, store: str | None) -> tuple[dict[str, rows.Row], Store
     except UsageError as error:
         raise BadConfig(f"{shown(config.path)}: store: {error}") from None
     except StoreUnreachable as error:
-        return {}, StoreUnreachable(f"nothing starts and slots wait as long as the store does not answer: {error}")
+        return {}, StoreUnreachable(f"while the store does not answer, nothing starts and slots wait: {error}")
 
 
 def _unmade(where: str) -> StoreUnreachable | None:
@@ -269,7 +269,11 @@ def _apply(config: Config, store: str | None) -> int:
         standing = definitions.judge(row, mine, last, shared=url.ledger_of(where) != url.BESIDE)
         JobSlots(the_store, ledger, name, person()).define(mine)
         applied += 1
-        was = "an older one of this file" if standing == definitions.OLD else "another"
-        print(printable(f"{name}: in force as this file has it; it is {was} for the other machines: git pull there"))
+        was = "a newer one" if standing == definitions.OLD else "another one"
+        print(
+            printable(
+                f"{name}: in force as this file has it. On the other machines, whose file has {was}, run git pull"
+            )
+        )
     print(f"{applied} job{'' if applied == 1 else 's'} changed" if applied else "every job is in force as it is here")
     return 0

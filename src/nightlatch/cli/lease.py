@@ -228,5 +228,10 @@ def _lines(seen: LeaseView, folder: str) -> list[tuple[str, str]]:
         decide = f"not ended. Decide: {advice.text(each.resolve)}" if each.resolve else "at work"
         lines.append(("begun", f"{began}: {decide}"))
     if record.holder.unproven:
-        lines += [("beside", f"{record.holder.unproven}: left by the holder before, not proven gone at its TTL")]
+        lines += [
+            (
+                "beside",
+                f"{record.holder.unproven}: left by the holder before, and not proven gone when its TTL had passed",
+            )
+        ]
     return lines

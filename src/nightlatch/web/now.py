@@ -175,8 +175,8 @@ def _of_slot(row: Row, configured: set[str], calendar: Calendar) -> AttentionRow
         title=row.job,
         href=f"job/{row.job}",
         at=row.next_due,
-        sentence=f"Due at {calendar.clock(row.next_due)}, and no machine has started it: any one that may run it does, "
-        "with nightlatch serve.",
+        sentence=f"Due at {calendar.clock(row.next_due)}, and no machine has started it. Run nightlatch serve on "
+        "one that may run it.",
         twin=advice.command("run", row.job, "--slot", slot),
         buttons=tuple(buttons.of_slot(row, slot, configured=row.job in configured)),
     )
