@@ -113,7 +113,7 @@ def main(argv: list[str]) -> int:
 
 def _checked(config: Config, store: str | None, known: dict[str, rows.Row]) -> list[Checked]:
     shared = url.ledger_of(url.resolve(store)) != url.BESIDE
-    path = services.path_of_service(config.path) or os.environ.get("PATH", os.defpath)
+    path = services.of(config.path).path() or os.environ.get("PATH", os.defpath)
     twice = crontabs.still_there(config.jobs, crontab.read() or "")
     elsewhere = _elsewhere(config, store)
     return [
@@ -208,7 +208,7 @@ def _show(config: Config, found: list[Checked], store: str | None, *, valid: boo
             print(printable(f"  {about:<9}{what}"))
     missing = sum(bool(one.missing) for one in found)
     some = f"{missing} job{'' if missing == 1 else 's'} would fail, since something is not found; the rest is valid."
-    start = "" if services.path_of_service(config.path) else _START
+    start = "" if services.of(config.path).path() else _START
     print(f"\n{some if missing else 'The file is valid.'}{start if valid else ''}")
 
 

@@ -190,14 +190,7 @@ def _raise(store: Store, args: Namespace) -> int:
     return 0
 
 
-_VERBS = {
-    "acquire": _acquire,
-    "renew": _renew,
-    "release": _release,
-    "show": _show,
-    "list": _list,
-    "raise": _raise,
-}
+_VERBS = {"acquire": _acquire, "renew": _renew, "release": _release, "show": _show, "list": _list, "raise": _raise}
 
 
 def _grant(args: Namespace) -> str:

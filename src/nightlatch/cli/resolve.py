@@ -59,11 +59,7 @@ def main(argv: list[str]) -> int:
     parser.usage = "nightlatch resolve WHAT [OUTCOME] [options]\n       nightlatch resolve --all OUTCOME --batch NAME"
     parser.add_argument("what", metavar="WHAT", help="a run, or the key of an effect or of a batch's item")
     parser.add_argument(
-        "outcome",
-        metavar="OUTCOME",
-        nargs="?",
-        choices=_OUTCOMES,
-        help="done, failed, again or give-up",
+        "outcome", metavar="OUTCOME", nargs="?", choices=_OUTCOMES, help="done, failed, again or give-up"
     )
     parser.add_argument("--batch", metavar="NAME", default="", help="the batch that the item is in")
     parser.add_flag("--all", "with --batch, instead of WHAT: all items that need a decision")

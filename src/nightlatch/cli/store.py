@@ -7,6 +7,7 @@ import glob
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 
 from ..core import advice
 from ..core.passwords import hide_password
@@ -89,7 +90,7 @@ def _parts(where: str, store: Store) -> list[Part]:
     """What others share first: if that fails, this machine still knows of it."""
     kind = url.ledger_of(where)
     places = sorted({store.folder, url.folder_of(where)})  # of the remote, and of the name that it has here
-    folders = [(f"the folder {place}", _rmtree(place)) for place in places if os.path.isdir(place)]
+    folders = [(f"the folder {place}", partial(shutil.rmtree, place)) for place in places if os.path.isdir(place)]
     if kind == url.BESIDE:
         files = [found for file in location.files(where) for found in [file, *glob.glob(f"{glob.escape(file)}[-.]*")]]
         there = [file for file in files if os.path.isfile(file)]
@@ -106,10 +107,6 @@ def _unlink(file: str) -> Callable[[], object]:
             os.unlink(file)
 
     return remove
-
-
-def _rmtree(folder: str) -> Callable[[], object]:
-    return lambda: shutil.rmtree(folder)
 
 
 def _schema(where: str) -> Part:

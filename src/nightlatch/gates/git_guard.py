@@ -18,12 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # The user's own settings may name paths in the work tree; and submodules have separate settings.
-SETTINGS = (
-    "core.hooksPath=/dev/null",
-    "core.fsmonitor=false",
-    "diff.ignoreSubmodules=all",
-    "submodule.recurse=false",
-)
+SETTINGS = ("core.hooksPath=/dev/null", "core.fsmonitor=false", "diff.ignoreSubmodules=all", "submodule.recurse=false")
 
 
 def make(folder: str, guard: str, config: bytes) -> None:

@@ -17,12 +17,7 @@ from ..system import extras
 
 try:
     from prometheus_client import CollectorRegistry, generate_latest
-    from prometheus_client.core import (
-        CounterMetricFamily,
-        GaugeMetricFamily,
-        InfoMetricFamily,
-        SummaryMetricFamily,
-    )
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, SummaryMetricFamily
 except ImportError:
     raise UsageError(f"metrics need prometheus-client: {extras.install('metrics')}") from None
 

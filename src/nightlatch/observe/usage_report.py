@@ -6,7 +6,7 @@ import csv
 import io
 from calendar import monthrange
 from collections.abc import Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from statistics import median
 from types import MappingProxyType
 from typing import Any
@@ -93,7 +93,10 @@ def report(
 ) -> UsageReport:
     """`since`, `until`: days of the ledger's zone, both included. `usual`: how many jobs get the median of a run, the
     dearest first; None: all."""
-    sums = _reported(reader, by, job, since, until) if _is_reported(by) else _tallied(reader, by, job, since, until)
+    if _is_reported(by):
+        sums = _reported(reader, by, job, since, until)
+    else:
+        sums = reader.ledger.history.sums(by, _COLUMNS, job=job, since=since, until=until)
     size, none = len(by), (0,) * len(_COLUMNS)
     total = _row((), tuple(map(sum, zip(*(row[size:] for row in sums), strict=True))) or none)
     if "model" in by or "tag" in by:  # runs are counted apart from them
@@ -139,10 +142,6 @@ def pace(reader: StoreReader, job: str | None = None) -> Pace | None:
     return Pace(month=today.strftime("%B"), used=used, expected=used + left * sum(lately) / min(known, _DAYS))
 
 
-def _tallied(reader: StoreReader, by: Sequence[str], job: str | None, since: str, until: str) -> list[tuple[Any, ...]]:
-    return reader.ledger.history.sums(by, _COLUMNS, job=job, since=since, until=until)
-
-
 def _is_reported(by: Sequence[str]) -> bool:
     return any(name in REPORTED for name in by)
 
@@ -185,6 +184,4 @@ def _usual_run(reader: StoreReader, job: str) -> Amounts | None:
 
 
 def _moment(day: str) -> float:
-    from datetime import datetime
-
     return datetime.fromisoformat(day).timestamp()
