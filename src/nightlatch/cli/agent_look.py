@@ -104,9 +104,7 @@ def _show(args: Namespace) -> int:
     lines = [("provider", row.provider if row else args.provider), ("agent", facts.get("agent")),
              ("run", facts.get("run")), ("page", facts.get("page")), ("note", facts.get("note")),
              ("usage", row.used.show() if row else ""), ("unclear", trouble)]  # fmt: skip
-    for word, text in lines:
-        if text:
-            print(f"  {word:<9} {printable(str(text))}")
+    screen.print_facts(lines)
     if seen and seen.answer:
         print("\n" + "\n".join(f"  | {printable(line)}" for line in seen.answer.splitlines()))
     return 0

@@ -74,17 +74,16 @@ def main(argv: list[str]) -> int:
     if args.all and (not args.batch or args.outcome or args.what not in _OUTCOMES):
         raise UsageError(f"--all is used as in {advice.command('resolve', '--all', 'again', '--batch', 'NAME')}")
     reader = open_reader(args.store)
+    anywhere = not (args.batch or args.scope or args.job)
+    run = reader.ledger.run(args.what) if anywhere else None
     if args.all or args.outcome:
-        found_run = None if args.batch or args.scope else reader.ledger.run(args.what)
-        job = args.batch or args.job or (found_run.job if found_run else "")
-        require_person(f"resolve {args.what}", job, args.store)
+        require_person(f"resolve {args.what}", args.batch or args.job or (run.job if run else ""), args.store)
     if args.all:
         return _decide_all(reader, args)
     found = open_decisions.named(reader, args.what, scope=args.scope, batch=args.batch, job=args.job)
-    run = None if args.batch or args.scope or args.job else reader.ledger.run(args.what)
     if args.job and not found:
         run = reader.ledger.find(args.job, args.what)
-    if not found and not run and not (args.batch or args.scope or args.job):
+    if not found and not run and anywhere:
         run = run_of_job(reader, args.what, NEEDS_DECISION)
     waiting = run is not None and reader.status(run) in NEEDS_DECISION
     if args.outcome == effects.GIVE_UP and not args.batch and not any(one.batch for one in found):

@@ -56,6 +56,13 @@ def width() -> int:
         return _PIPED
 
 
+def print_facts(facts: Iterable[tuple[str, object]]) -> None:
+    """A line for each that has a text."""
+    for word, text in facts:
+        if text:
+            print(f"  {word:<9} {printable(str(text))}")
+
+
 def ago(wall: float) -> str:
     passed = clock.wall() - wall
     if passed < 1:
