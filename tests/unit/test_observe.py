@@ -31,6 +31,7 @@ from nightlatch.observe.reader import NoStore, StoreReader
 from nightlatch.observe.run_views import recent, start, view
 from nightlatch.store import url
 from nightlatch.system import clock, identity, zone
+from nightlatch.web import usage
 from tests.support.ledgers import begun, tamper
 
 HERE = identity.holder(pid=os.getpid())
@@ -225,6 +226,13 @@ def test_usage_by_job_and_by_day(reader, book):
         len(str(fact["day"])) == 10 for fact in by_day.facts()
     )
     assert usage_report.report(reader, job="another").rows == ()
+
+
+def test_the_pages_csv_has_every_digit_and_no_formula(reader, book):
+    begun(book, job="=job").usage(usd=0.5, tokens=12_345_678)
+    head, row = (line.split(",") for line in usage.csv(reader, "job").splitlines())
+    found = dict(zip(head, row, strict=True))
+    assert float(found["tokens"]) == 12_345_678 and found["job"].strip('"') == "'=job"
 
 
 def test_leases_with_what_was_begun_under_them_and_has_not_ended(any_store):

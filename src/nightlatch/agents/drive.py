@@ -163,7 +163,7 @@ class AgentDriver:
                 seen = poll(self._adapter, self._handle)
             except Unclear as error:  # a 404 too: what was launched may not show yet
                 later = error.later
-                self._say(str(error))
+                self._log_trouble(str(error))
             else:
                 self._record(seen)
                 if seen.status in ENDED:
@@ -301,7 +301,7 @@ class AgentDriver:
         self._grown, self._total = [self._grown[1], grown], {**self._total, **total}
         self._last = seen
 
-    def _say(self, trouble: str) -> None:
+    def _log_trouble(self, trouble: str) -> None:
         """Print trouble to the run's log, unless it was the last one printed."""
         if trouble != self._last_trouble:
             print(f"nightlatch: the agent {self._handle} cannot be seen: {trouble}", file=sys.stderr, flush=True)
@@ -316,7 +316,9 @@ class AgentDriver:
             raise _EndRequested
 
     def _sleep(self, seconds: float) -> None:
-        clock.sleep(seconds)
+        until = clock.now() + seconds
+        while (left := until - clock.now()) > 0:
+            clock.sleep(left)  # at most a second
 
 
 def main() -> None:

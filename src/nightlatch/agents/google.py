@@ -105,8 +105,8 @@ def _kind(ask: Ask) -> str:
             return kind
     raise NotLaunched(
         f"a budget goes into the launch, and it is not known here whether the agent {ask.agent} takes one. Say what it "
-        f"is: --set agent_config.type={_CAPPED}, or another type, such as dynamic, of which only polling ends an agent "
-        f"that is over its budget"
+        f"is: --set agent_config.type={_CAPPED}, or another type, such as dynamic, whose agents only Nightlatch ends "
+        f"when they are over budget"
     )
 
 

@@ -86,7 +86,7 @@ class VendorClient:
         """As `launch`; returns the `id` of the reply, which is the handle."""
         handle = self.launch(path, body).get("id")
         if not isinstance(handle, str) or not handle:
-            raise Unclear(f"{self._host} took the launch and did not say which id it has")
+            raise Unclear(f"{self._host} accepted the launch and returned no id")
         return handle
 
     def content(self, path: str) -> bytes:

@@ -56,7 +56,7 @@ def _all(reader: StoreReader) -> list[RunRow]:
 
 
 def _named(reader: StoreReader, text: str) -> RunRow:
-    run = reader.ledger.run(text) or reader.ledger.newest(text) or reader.run(text)
+    run = reader.run_or_newest(text)
     status = reader.status(run)
     if status in NEEDS_DECISION:
         decide = advice.command("resolve", run.id)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from ..core import options
 from ..core.job import Job
 from ..core.options import RUN
 from ..errors import UsageError
 from .agent_ask import add_ask
-from .arguments import Namespace, Parser
+from .arguments import Parser
 from .run import add_common
 
 _PURPOSE = """\
@@ -39,7 +37,7 @@ _EXAMPLES = """\
   nightlatch agent attach 7k3f v1_abc"""
 
 OPTIONS = {name: row for name, row in options.rows(Job, RUN).items() if name != "input"}
-_VERBS = ("run", "list", "show", "cancel", "attach")
+_VERBS = {"run": "NAME", "list": "", "show": "HANDLE", "cancel": "HANDLE", "attach": "RUN HANDLE"}  # verb → its names
 
 
 def main(argv: list[str]) -> int:
@@ -53,25 +51,15 @@ def main(argv: list[str]) -> int:
     parser.add_options(OPTIONS.values())
     add_common(parser)
     args = parser.parse_args(argv)
-    verbs: dict[str, tuple[str, Callable[[Namespace], int]]] = {
-        "run": ("NAME", _run), "list": ("", _look), "show": ("HANDLE", _look), "cancel": ("HANDLE", _look),
-        "attach": ("RUN HANDLE", _look),
-    }  # fmt: skip
-    words, do = verbs[args.verb]
-    if len(args.names) != len(words.split()):
+    words = _VERBS[args.verb].split()
+    if len(args.names) != len(words):
         raise UsageError(
-            f"nightlatch agent {args.verb} {words}: it takes {len(words.split())} names, not {len(args.names)}"
+            f"nightlatch agent {args.verb} {_VERBS[args.verb]}: it takes {len(words)} names, not {len(args.names)}"
         )
-    return do(args)
+    if args.verb == "run":
+        from .agent_run import run
 
-
-def _run(args: Namespace) -> int:
-    from .agent_run import run
-
-    return run(args, OPTIONS)
-
-
-def _look(args: Namespace) -> int:
+        return run(args, OPTIONS)
     from . import agent_look
 
-    return int(getattr(agent_look, f"{args.verb}_agents" if args.verb == "list" else args.verb)(args))
+    return agent_look.VERBS[args.verb](args)

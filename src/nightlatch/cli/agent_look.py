@@ -36,7 +36,7 @@ _WITHIN = 60.0  # seconds for the vendor to say that an agent has ended
 _LISTED = 7 * 86_400  # seconds
 
 
-def list_agents(args: Namespace) -> int:
+def _list(args: Namespace) -> int:
     reader = open_reader(args.store, listing=True)
     if args.all:
         shown = [agent_views.view(reader, row) for row in reader.ledger.agents.newest(_MOST)]
@@ -53,7 +53,7 @@ def list_agents(args: Namespace) -> int:
         if not shown:
             print("no agents are known to be working")
     if args.provider:
-        _strangers(reader, args)
+        _unknown_here(reader, args)
     return 0
 
 
@@ -66,7 +66,7 @@ def _cells(one: AgentView) -> list[str]:
             screen.moment(row.began), spent, then]  # fmt: skip
 
 
-def _strangers(reader: StoreReader, args: Namespace) -> None:
+def _unknown_here(reader: StoreReader, args: Namespace) -> None:
     """Agents at the vendor that carry our label and that no run here knows."""
     every = can(providers.load(args.provider, {}), "every") if args.provider != "command" else None
     if every is None:
@@ -89,7 +89,7 @@ def _strangers(reader: StoreReader, args: Namespace) -> None:
                   f"which does not know it: {cancel}")  # fmt: skip
 
 
-def show(args: Namespace) -> int:
+def _show(args: Namespace) -> int:
     reader, (handle,) = open_reader(args.store), args.names
     row = reader.ledger.agents.by_handle(handle)
     seen, trouble = _polled(_adapter(row, handle, args), handle)
@@ -104,15 +104,13 @@ def show(args: Namespace) -> int:
     lines = [("provider", row.provider if row else args.provider), ("agent", facts.get("agent")),
              ("run", facts.get("run")), ("page", facts.get("page")), ("note", facts.get("note")),
              ("usage", row.used.show() if row else ""), ("unclear", trouble)]  # fmt: skip
-    for word, text in lines:
-        if text:
-            print(f"  {word:<9} {printable(str(text))}")
+    screen.print_facts(lines)
     if seen and seen.answer:
         print("\n" + "\n".join(f"  | {printable(line)}" for line in seen.answer.splitlines()))
     return 0
 
 
-def cancel(args: Namespace) -> int:
+def _cancel(args: Namespace) -> int:
     reader, (handle,) = open_reader(args.store), args.names
     row = reader.ledger.agents.by_handle(handle)
     seen, trouble = ending.end(_adapter(row, handle, args), handle, clock.now() + _WITHIN)
@@ -127,7 +125,7 @@ def cancel(args: Namespace) -> int:
     return 0
 
 
-def attach(args: Namespace) -> int:
+def _attach(args: Namespace) -> int:
     from ..runtime.shared.effect_records import resolve
     from ..runtime.supervisor.afterwards import decide
 
@@ -149,6 +147,9 @@ def attach(args: Namespace) -> int:
         decide.resolve(run, decide.AGAIN, person(), ledger=open_for(reader.url), store=reader.store, wait=5.0)
     print(f"{title(run)} continues with the agent {printable(handle)} when it is started again")
     return 0
+
+
+VERBS = {"list": _list, "show": _show, "cancel": _cancel, "attach": _attach}
 
 
 def _adapter(row: AgentRow | None, handle: str, args: Namespace) -> Adapter:

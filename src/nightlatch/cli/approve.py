@@ -62,7 +62,11 @@ def main(argv: list[str]) -> int:
         )
     if not args.json:
         _show(reader, run, job, whole=args.diff)
-    if run.held is not None and not args.yes and not _agrees():
+    if (
+        run.held is not None
+        and not args.yes
+        and not screen.ask("Approve it?", "look at it, then approve it with --yes")
+    ):
         print(f"nothing was published. To reject it: {advice.command('cancel', run.id)}")
         return 0
     return _approve(reader, run, job, args.json)
@@ -94,13 +98,6 @@ def _bytes(size: int) -> str:
             return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
         size /= 1024  # type: ignore[assignment]
     return f"{size:.1f} GiB"
-
-
-def _agrees() -> bool:
-    if not sys.stdin.isatty():
-        raise UsageError("no terminal to ask on: look at it, then approve it with --yes")
-    print("Approve it? [y/N] ", end="", flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _approve(reader: StoreReader, run: RunRow, job: Job, as_json: bool) -> int:

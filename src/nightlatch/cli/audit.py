@@ -6,6 +6,7 @@ from ..core.printable import printable
 from ..errors import Error, UsageError
 from ..ledger.audit import AuditResult
 from .arguments import Parser
+from .json_out import print_json
 
 _PURPOSE = """\
 Check that nobody has tampered with the journal.
@@ -53,17 +54,11 @@ def main(argv: list[str]) -> int:
 
 def _verify(verdict: AuditResult, as_json: bool) -> int:
     if as_json:
-        import json
-
         breaks = [{"chain": found.chain, "entry": found.seq, "what": found.what} for found in verdict.breaks]
-        shown: dict[str, object] = {
-            "version": 1,
-            "intact": not breaks,
-            "entries": verdict.entries,
-            "chains": verdict.chains,
-        }
-        shown |= {"heads": verdict.compared, "heads_behind": verdict.behind, "unproven": verdict.unproven}
-        print(json.dumps(shown | {"breaks": breaks}))
+        print_json({
+            "version": 1, "intact": not breaks, "entries": verdict.entries, "chains": verdict.chains,
+            "heads": verdict.compared, "heads_behind": verdict.behind, "unproven": verdict.unproven, "breaks": breaks,
+        })  # fmt: skip
         return 1 if breaks or verdict.unproven else 0
     for found in verdict.breaks:
         print(printable(str(found)))
@@ -86,10 +81,8 @@ def _verify(verdict: AuditResult, as_json: bool) -> int:
 def _print_heads(heads: list[str], as_json: bool) -> int:
     for head in heads:
         if as_json:
-            import json
-
             chain, seq, hash_ = head.rsplit(":", 2)
-            print(json.dumps({"version": 1, "chain": chain, "entry": int(seq), "hash": hash_, "head": head}))
+            print_json({"version": 1, "chain": chain, "entry": int(seq), "hash": hash_, "head": head})
         else:
             print(printable(head))
     return 0

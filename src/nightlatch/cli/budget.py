@@ -31,7 +31,7 @@ def main(argv: list[str]) -> int:
     reader = open_reader(args.store)
     run = reader.run(args.run)
     require_person(f"budget {args.run}", run.job, args.store)
-    if run.status in statuses.TERMINAL and run.status == statuses.SUCCEEDED:
+    if run.status == statuses.SUCCEEDED:
         raise UsageError(f"{title(run)} has succeeded: it makes no more calls")
     before = budget.parse(found) if (found := open_for(reader.url).budget_of(run.id)) else ()
     text = ",".join(map(str, budget.changed(before, caps)))

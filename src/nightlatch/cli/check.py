@@ -54,7 +54,7 @@ _EXAMPLES = """\
 
 @value(frozen=True, kw_only=True)
 class Checked:
-    """What there is to say of one job."""
+    """What the check found about one job."""
 
     job: Job
     forecast: forecast.Forecast | None
@@ -111,7 +111,7 @@ def main(argv: list[str]) -> int:
 
 def _checked(config: Config, store: str | None, known: dict[str, rows.Row]) -> list[Checked]:
     shared = url.ledger_of(url.resolve(store)) != url.BESIDE
-    path = services.path_of_service(config.path) or os.environ.get("PATH", os.defpath)
+    path = services.of(config.path).path() or os.environ.get("PATH", os.defpath)
     twice = crontabs.still_there(config.jobs, crontab.read() or "")
     elsewhere = _elsewhere(config, store)
     return [
@@ -148,7 +148,7 @@ def _rows(config: Config, store: str | None) -> tuple[dict[str, rows.Row], Store
     except UsageError as error:
         raise BadConfig(f"{shown(config.path)}: store: {error}") from None
     except StoreUnreachable as error:
-        return {}, StoreUnreachable(f"nothing starts and slots wait as long as the store does not answer: {error}")
+        return {}, StoreUnreachable(f"while the store does not answer, nothing starts and slots wait: {error}")
 
 
 def _unmade(where: str) -> StoreUnreachable | None:
@@ -211,7 +211,7 @@ def _show(config: Config, found: list[Checked], store: str | None, *, valid: boo
             print(printable(f"  {about:<9}{what}"))
     missing = sum(bool(one.missing) for one in found)
     some = f"{missing} job{'' if missing == 1 else 's'} would fail, since something is not found; the rest is valid."
-    start = "" if services.path_of_service(config.path) else _how_to_start()
+    start = "" if services.of(config.path).path() else _how_to_start()
     print(f"\n{some if missing else 'The file is valid.'}{start if valid else ''}")
 
 
@@ -225,9 +225,7 @@ def _lines(one: Checked) -> list[tuple[str, str]]:
             found.append(("change", f"{forecast.shown(change.at, tz)[4:14]} {way}: {around}"))
     found.append(("needs", "; ".join(one.missing) or "all found"))
     if one.job.schedule:
-        found.append(("stage", one.stage))
-    if one.job.schedule:
-        found += [("machines", one.machines), ("asleep", one.sleeping)]
+        found += [("stage", one.stage), ("machines", one.machines), ("asleep", one.sleeping)]
     if one.crontab:
         found.append(("twice", f"your crontab starts it too; remove this line (crontab -e): {one.crontab}"))
     if one.elsewhere:
@@ -274,7 +272,11 @@ def _apply(config: Config, store: str | None) -> int:
         standing = definitions.judge(row, mine, last, shared=url.ledger_of(where) != url.BESIDE)
         JobSlots(the_store, ledger, name, person()).define(mine)
         applied += 1
-        was = "an older one of this file" if standing == definitions.OLD else "another"
-        print(printable(f"{name}: in force as this file has it; it is {was} for the other machines: git pull there"))
+        was = "a newer one" if standing == definitions.OLD else "another one"
+        print(
+            printable(
+                f"{name}: in force as this file has it. On the other machines, whose file has {was}, run git pull"
+            )
+        )
     print(f"{applied} job{'' if applied == 1 else 's'} changed" if applied else "every job is in force as it is here")
     return 0

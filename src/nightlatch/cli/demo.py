@@ -125,12 +125,7 @@ def _killed(folder: str) -> bool:
     """A holder killed with a minute left on its lease: is it followed at once, and is nothing left of it?"""
     pid = os.path.join(folder, "pid")
     _say("\nAnd kill -9, with 60 seconds left on the lease:")
-    ann = _lock(
-        "--",
-        "sh",
-        "-c",
-        f'(setsid sleep 3600 &); echo "$$" > {pid}.part; mv {pid}.part {pid}; sleep 3600',
-    )
+    ann = _lock("--", "sh", "-c", f'(setsid sleep 3600 &); echo "$$" > {pid}.part; mv {pid}.part {pid}; sleep 3600')
     _until(lambda: os.path.exists(pid))
     command = int(_content(pid))
     began = process.start_of(command) or 0

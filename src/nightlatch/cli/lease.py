@@ -190,14 +190,7 @@ def _raise(store: Store, args: Namespace) -> int:
     return 0
 
 
-_VERBS = {
-    "acquire": _acquire,
-    "renew": _renew,
-    "release": _release,
-    "show": _show,
-    "list": _list,
-    "raise": _raise,
-}
+_VERBS = {"acquire": _acquire, "renew": _renew, "release": _release, "show": _show, "list": _list, "raise": _raise}
 
 
 def _grant(args: Namespace) -> str:
@@ -228,5 +221,10 @@ def _lines(seen: LeaseView, folder: str) -> list[tuple[str, str]]:
         decide = f"not ended. Decide: {advice.text(each.resolve)}" if each.resolve else "at work"
         lines.append(("begun", f"{began}: {decide}"))
     if record.holder.unproven:
-        lines += [("beside", f"{record.holder.unproven}: left by the holder before, not proven gone at its TTL")]
+        lines += [
+            (
+                "beside",
+                f"{record.holder.unproven}: left by the holder before, and not proven gone when its TTL had passed",
+            )
+        ]
     return lines

@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
     parser.add_flag("--raw", "print every byte unchanged")
     args = parser.parse_args(argv)
     reader = open_reader(args.store)
-    run = reader.ledger.run(args.run) or reader.ledger.newest(args.run) or reader.run(args.run)
+    run = reader.run_or_newest(args.run)
     folder = kept_output.folder_of(reader.store.folder, run.id)
     if not kept_output.exists(folder):
         _explain(run, args.f)

@@ -83,8 +83,8 @@ def main(argv: list[str]) -> int:
     if not command:
         raise UsageError("no command given: nightlatch once KEY -- CMD …")
     if args.json:
-        return _tell_json(args, command)
-    return _tell(_do(args, command))
+        return _print_as_json(args, command)
+    return _print(_do(args, command))
 
 
 def _do(args: Namespace, command: list[str]) -> EffectOutcome:
@@ -137,7 +137,7 @@ def _fingerprint(text: str) -> str:
         raise UsageError(f"--input {text}: {error.strerror}") from error
 
 
-def _tell(outcome: EffectOutcome) -> int:
+def _print(outcome: EffectOutcome) -> int:
     if outcome.status == "skipped":
         printing.verbatim(outcome.result)
         print(printable(outcome.message), file=sys.stderr)
@@ -146,7 +146,7 @@ def _tell(outcome: EffectOutcome) -> int:
     return outcome.exit_code
 
 
-def _tell_json(args: Namespace, command: list[str]) -> int:
+def _print_as_json(args: Namespace, command: list[str]) -> int:
     """One object, also when it is in doubt or being done by another: a program reads it."""
     from .json_out import print_json
 

@@ -21,14 +21,12 @@ def require_person(what: str, job: str, store: str | None) -> None:
     run = os.environ.get("NIGHTLATCH_RUN", "")
     try:
         facts = {"what": what, "by": person()} | ({"run": run} if run else {})
-        open_for(url.resolve(store)).note(job or _job(), kinds.NOT_ALLOWED, **facts)
+        open_for(url.resolve(store)).note(
+            job or os.environ.get("NIGHTLATCH_JOB") or "nightlatch", kinds.NOT_ALLOWED, **facts
+        )
     except Error:
         pass  # it is not allowed, journaled or not
     raise NotAllowed(
         f"only a person may use `nightlatch {what}`, and this is inside {f'run {run}' if run else 'a run'}: nothing "
         f"was done. Type it outside the run"
     )
-
-
-def _job() -> str:
-    return os.environ.get("NIGHTLATCH_JOB") or "nightlatch"

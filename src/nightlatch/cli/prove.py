@@ -104,20 +104,20 @@ class _Trial:
             self.made.append(place)
             place.make()
         ann = self._holder("Ann")
-        token = ann.hear()["token"]
+        token = ann.receive()["token"]
         self._remember()
         ann.freeze()
         began = clock.now()
         ben = self._holder("Ben")
-        newer = ben.hear()["token"]
+        newer = ben.receive()["token"]
         self._remember()
         self.proof.seconds["frozen"] = clock.now() - began
         self.proof.add("token", newer > token, f"{newer} after {token}: tokens only rise")
-        ben.say()
-        bens = ben.hear()
+        ben.go_on()
+        bens = ben.receive()
         ann.thaw()
-        ann.say()
-        anns = ann.hear()
+        ann.go_on()
+        anns = ann.receive()
         for place, (how, why), (mine, failed) in zip(self.places, anns["targets"], bens["targets"], strict=True):
             last = place.read()
             held = mine == LANDED and how == REFUSED and last == "Ben"
@@ -127,7 +127,7 @@ class _Trial:
             mine, failed = bens["store"][what]
             self.proof.add(f"store, {what}", how == REFUSED and mine == LANDED, _finding(how, why, mine, failed, "Ben"))
         for worker in (ann, ben):
-            worker.say()
+            worker.go_on()
             worker.finish()
 
     def _holder(self, worker: str) -> _Worker:
@@ -230,11 +230,11 @@ class _Worker:
         line, _, self._unread = self._unread.partition(b"\n")
         return line.decode()
 
-    def hear(self) -> dict[str, Any]:
+    def receive(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.line())
         return found
 
-    def say(self) -> None:
+    def go_on(self) -> None:
         assert self._process.stdin
         self._process.stdin.write("\n")
         self._process.stdin.flush()

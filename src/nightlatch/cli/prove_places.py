@@ -109,23 +109,26 @@ class _FolderPlace(_OnDiskPlace):
 
 
 class _SqlPlace(TrialPlace):
+    @property
+    def table(self) -> str:
+        return self.name.replace("-", "_")
+
     def connect(self) -> Any:
         raise NotImplementedError
 
     def write(self, gate: Any, mark: Mark, worker: str) -> None:
-        table = self.name.replace("-", "_")
         with closing(self.connect()) as connection, gate.transaction(connection, mark):
-            connection.execute(f"DELETE FROM {table}")
-            connection.execute(f"INSERT INTO {table} VALUES ('{worker}')")
+            connection.execute(f"DELETE FROM {self.table}")
+            connection.execute(f"INSERT INTO {self.table} VALUES ('{worker}')")
 
     def read(self) -> str:
         with closing(self.connect()) as connection:
-            rows = connection.execute(f"SELECT worker FROM {self.name.replace('-', '_')}").fetchall()
+            rows = connection.execute(f"SELECT worker FROM {self.table}").fetchall()
         return str(rows[0][0]) if rows else ""
 
     def _create(self) -> None:
         with closing(self.connect()) as connection:
-            connection.execute(f"CREATE TABLE {self.name.replace('-', '_')} (worker TEXT)")
+            connection.execute(f"CREATE TABLE {self.table} (worker TEXT)")
             connection.commit()
 
 
@@ -176,7 +179,7 @@ class _TablePlace(_SqlPlace):
 
     def remove(self) -> None:
         with closing(self.connect()) as connection:
-            connection.execute(f"DROP TABLE IF EXISTS {self.name.replace('-', '_')}")
+            connection.execute(f"DROP TABLE IF EXISTS {self.table}")
             for table in ("mark", "refusal"):
                 connection.execute(f"DELETE FROM nightlatch_gates.{table} WHERE gate = %s", (self.name,))
             connection.commit()

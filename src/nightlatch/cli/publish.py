@@ -49,9 +49,9 @@ def main(argv: list[str]) -> int:
     publish = _in_run if run_publishing.uses_run_lease() and not args.store else _here
     facts = publish(source, target, args)
     if args.json:
-        import json
+        from .json_out import print_json
 
-        print(json.dumps({"version": 1, **facts}))
+        print_json({"version": 1, **facts})
     return 0
 
 

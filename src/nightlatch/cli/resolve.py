@@ -59,11 +59,7 @@ def main(argv: list[str]) -> int:
     parser.usage = "nightlatch resolve WHAT [OUTCOME] [options]\n       nightlatch resolve --all OUTCOME --batch NAME"
     parser.add_argument("what", metavar="WHAT", help="a run, or the key of an effect or of a batch's item")
     parser.add_argument(
-        "outcome",
-        metavar="OUTCOME",
-        nargs="?",
-        choices=_OUTCOMES,
-        help="done, failed, again or give-up",
+        "outcome", metavar="OUTCOME", nargs="?", choices=_OUTCOMES, help="done, failed, again or give-up"
     )
     parser.add_argument("--batch", metavar="NAME", default="", help="the batch that the item is in")
     parser.add_flag("--all", "with --batch, instead of WHAT: all items that need a decision")
@@ -78,17 +74,16 @@ def main(argv: list[str]) -> int:
     if args.all and (not args.batch or args.outcome or args.what not in _OUTCOMES):
         raise UsageError(f"--all is used as in {advice.command('resolve', '--all', 'again', '--batch', 'NAME')}")
     reader = open_reader(args.store)
+    anywhere = not (args.batch or args.scope or args.job)
+    run = reader.ledger.run(args.what) if anywhere else None
     if args.all or args.outcome:
-        found_run = None if args.batch or args.scope else reader.ledger.run(args.what)
-        job = args.batch or args.job or (found_run.job if found_run else "")
-        require_person(f"resolve {args.what}", job, args.store)
+        require_person(f"resolve {args.what}", args.batch or args.job or (run.job if run else ""), args.store)
     if args.all:
         return _decide_all(reader, args)
     found = open_decisions.named(reader, args.what, scope=args.scope, batch=args.batch, job=args.job)
-    run = None if args.batch or args.scope or args.job else reader.ledger.run(args.what)
     if args.job and not found:
         run = reader.ledger.find(args.job, args.what)
-    if not found and not run and not (args.batch or args.scope or args.job):
+    if not found and not run and anywhere:
         run = run_of_job(reader, args.what, NEEDS_DECISION)
     waiting = run is not None and reader.status(run) in NEEDS_DECISION
     if args.outcome == effects.GIVE_UP and not args.batch and not any(one.batch for one in found):

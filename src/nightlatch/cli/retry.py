@@ -56,7 +56,9 @@ def main(argv: list[str]) -> int:
         raise UsageError(f"{title(run)} cannot be started from here: {_why(run, recorded)}")
     allowed = run if again else decide(reader, run, Ledger.retry)
     if job:
-        return _start(replace(job, again=args.again), "" if job.file else _folder(recorded), reader.url, args.json)
+        return _start(
+            replace(job, again=args.again), recorded.folder if recorded and not job.file else "", reader.url, args.json
+        )
     if args.json:
         print_json(facts(allowed, allowed.status))
     elif waits:
@@ -83,10 +85,6 @@ def _items(reader: StoreReader, run: RunRow) -> str:
     """The file with a batch's items; - for standard input, which is gone."""
     typed = batch(reader, run)
     return typed.words[2] if typed and len(typed.words) > 2 else "-"
-
-
-def _folder(recorded: RecordedStart | None) -> str:
-    return recorded.folder if recorded else ""
 
 
 def _start(job: Job, folder: str, store: str, as_json: bool) -> int:

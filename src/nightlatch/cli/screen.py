@@ -11,6 +11,7 @@ import time
 
 from ..core import duration
 from ..core.printable import printable
+from ..errors import UsageError
 from ..system import clock
 from ..system.printing import ESCAPE
 
@@ -24,6 +25,14 @@ _PIPED = 160  # columns, if the screen does not say how many it has
 _NARROWEST = 8  # a column that would get less is omitted
 _READABLE = 24  # no column is narrowed below this as long as that is possible
 _GAP = "  "
+
+
+def ask(question: str, otherwise: str) -> bool:
+    """Does the person at the terminal say yes? `otherwise`: what to do where there is none."""
+    if not sys.stdin.isatty():
+        raise UsageError(f"no terminal to ask on: {otherwise}")
+    print(f"{question} [y/N] ", end="", flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def cut(text: str, width: int) -> str:
@@ -45,6 +54,13 @@ def width() -> int:
         return os.get_terminal_size(sys.stdout.fileno()).columns or _PIPED
     except (OSError, ValueError):
         return _PIPED
+
+
+def print_facts(facts: Iterable[tuple[str, object]]) -> None:
+    """A line for each that has a text."""
+    for word, text in facts:
+        if text:
+            print(f"  {word:<9} {printable(str(text))}")
 
 
 def ago(wall: float) -> str:

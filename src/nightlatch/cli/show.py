@@ -76,8 +76,7 @@ def main(argv: list[str]) -> int:
 
 def _show(seen: Details) -> None:
     print(f"{printable(seen.title)}: {screen.paint(seen.status, colour_of(seen.status))}")
-    for word, text in _lines(seen):
-        print(f"  {word:<9} {printable(text)}")
+    screen.print_facts(_lines(seen))
     _section("attempts", _attempts(seen.attempts))
     _section("calls to models", _calls(seen))
     _section("timeline", _events(seen.timeline))
@@ -107,9 +106,7 @@ def _effects(found: list[Effect], json: bool) -> int:
             ("result", effect.result.strip()),
             ("next", advice.command("resolve", effect.key, *where) if effect.status in (BEGUN, IN_DOUBT) else ""),
         ]
-        for word, text in lines:
-            if text:
-                print(f"  {word:<9} {printable(text)}")
+        screen.print_facts(lines)
     return 0
 
 
@@ -132,10 +129,8 @@ def _plan(made: Plan, json: bool) -> int:
         print_json(made.facts())
         return 0
     print(f"dry-run of {made.job} {screen.moment(made.at)}: {screen.paint(made.status, screen.BOLD)}")
-    lines = [("key", made.key), ("reason", made.reason), ("steps", f"{made.steps} done, none recorded")]
-    for word, text in lines:
-        if text:
-            print(f"  {word:<9} {printable(text)}")
+    steps = f"{made.steps} done, none recorded"
+    screen.print_facts([("key", made.key), ("reason", made.reason), ("steps", steps)])
     cells = [
         [
             effect.status,
@@ -187,7 +182,7 @@ def _refused_starts(seen: Details) -> list[str]:
 def _lines(seen: Details) -> list[tuple[str, str]]:
     run, status = seen.run, seen.status
     ended = f"{screen.moment(run.ended)}, took {duration.show(run.elapsed)}" if run.ended and run.attempt else ""
-    lines = [
+    return [
         ("key", run.key),
         ("slot", run.slot),
         ("command", screen.cut(printable(run.command), _LONGEST)),
@@ -203,7 +198,6 @@ def _lines(seen: Details) -> list[tuple[str, str]]:
         ("usage", run.usage.show()),
         ("cancel", f"requested by {run.cancel}" if run.cancel else ""),
     ]
-    return [(word, text) for word, text in lines if text]
 
 
 def _attempts(attempts: Sequence[Attempt]) -> list[str]:

@@ -8,7 +8,7 @@ from .. import exits
 from ..core import advice
 from ..core.model import Record
 from ..core.value import replace
-from ..observe import lease_views, night_rows, nightly, run_facts
+from ..observe import lease_views, night_rows, nightly, run_facts, verdict
 from ..observe.night_rows import NightRow
 from ..observe.overview import Overview, last_night, overview
 from ..observe.reader import NoStore, StoreReader
@@ -102,7 +102,7 @@ def _show(reader: StoreReader, seen: Overview, within: str | None) -> None:
     parts = night_rows.parts(reader, seen, _SHOWN)
     shown = [replace(part, rows=tuple(_shortened(reader, row) for row in part.rows)) for part in parts]
     more = f"runs --since {within or f'{_hours(seen)}h'}"
-    first = nightly.line(reader, seen)
+    first = verdict.night_in_short(nightly.night(reader, seen))
     for line in night.lines(first, shown, width=screen.width(), paint=screen.paint, plain=screen.plain(),
                             now=clock.wall(), more=more):  # fmt: skip
         print(line)

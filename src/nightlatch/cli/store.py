@@ -6,18 +6,19 @@ import contextlib
 import glob
 import os
 import shutil
-import sys
 from collections.abc import Callable
+from functools import partial
 
 from ..core import advice
 from ..core.passwords import hide_password
 from ..core.printable import printable
 from ..core.protocols import Store
-from ..errors import Busy, UsageError
+from ..errors import Busy
 from ..ledger import location
 from ..runtime.supervisor.afterwards import lapse
 from ..store import url
 from ..system import presence
+from . import screen
 from .arguments import Parser
 from .json_out import print_json
 from .only_people import require_person
@@ -75,13 +76,9 @@ def _remove(where: str, store: Store, yes: bool) -> int:
     print(f"this will be removed for good from {printable(store.url)}:")
     for what, _ in parts:
         print(f"  {printable(what)}")
-    if not yes:
-        if not sys.stdin.isatty():
-            raise UsageError("no terminal to ask on: nothing was removed. To remove it: add --yes")
-        print("Remove it? [y/N] ", end="", flush=True)
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-            print("nothing was removed")
-            return 0
+    if not yes and not screen.ask("Remove it?", "nothing was removed. To remove it: add --yes"):
+        print("nothing was removed")
+        return 0
     store.close()
     for _, remove in parts:
         remove()
@@ -93,7 +90,7 @@ def _parts(where: str, store: Store) -> list[Part]:
     """What others share first: if that fails, this machine still knows of it."""
     kind = url.ledger_of(where)
     places = sorted({store.folder, url.folder_of(where)})  # of the remote, and of the name that it has here
-    folders = [(f"the folder {place}", _rmtree(place)) for place in places if os.path.isdir(place)]
+    folders = [(f"the folder {place}", partial(shutil.rmtree, place)) for place in places if os.path.isdir(place)]
     if kind == url.BESIDE:
         files = [found for file in location.files(where) for found in [file, *glob.glob(f"{glob.escape(file)}[-.]*")]]
         there = [file for file in files if os.path.isfile(file)]
@@ -110,10 +107,6 @@ def _unlink(file: str) -> Callable[[], object]:
             os.unlink(file)
 
     return remove
-
-
-def _rmtree(folder: str) -> Callable[[], object]:
-    return lambda: shutil.rmtree(folder)
 
 
 def _schema(where: str) -> Part:

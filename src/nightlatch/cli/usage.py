@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-
 from ..core import duration
 from ..core.printable import printable
 from ..core.units import UNITS
@@ -12,7 +9,7 @@ from ..errors import UsageError
 from ..ledger.tally import NO_END
 from ..observe import figures
 from ..observe.reader import StoreReader
-from ..observe.usage_report import BY, REPORTED, WITH_REPORTED, UsageReport, UsageRow, report
+from ..observe.usage_report import BY, REPORTED, WITH_REPORTED, UsageReport, UsageRow, as_csv, report
 from ..system import clock
 from . import screen, usage_changes
 from .arguments import Namespace, Parser
@@ -69,7 +66,7 @@ def _report(reader: StoreReader, args: Namespace) -> int:
         for facts in found.facts():
             print_json(facts)
     elif args.csv:
-        _csv(found)
+        print(as_csv(found), end="")
     elif not found.rows:
         print(f"nothing was used since {since}")
     else:
@@ -85,22 +82,6 @@ def _day(reader: StoreReader, text: str, option: str) -> str:
         return reader.ledger.history.day(clock.wall() - duration.parse(text, what=option))
     except UsageError as error:
         raise UsageError(f"{error}; or write a day, as in 2026-11-01") from None
-
-
-def _csv(found: UsageReport) -> None:
-    facts = found.facts()
-    names = [*found.by, *UNITS, "runs", "failed", "seconds", "items", "share"]
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(names)
-    for row in facts:
-        writer.writerow([_not_a_formula(row[name]) for name in names])
-    print(out.getvalue(), end="")
-
-
-def _not_a_formula(cell: object) -> object:
-    """Quoted if a spreadsheet would take it for a formula."""
-    return f"'{cell}" if isinstance(cell, str) and cell[:1] in ("=", "+", "-", "@", "\t", "\r") else cell
 
 
 def _table(found: UsageReport) -> None:

@@ -64,15 +64,13 @@ def still_there(jobs: dict[str, Job], crontab: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for line in read(crontab, home="", folder=""):
         for name, job in jobs.items():
-            same = line.keys.get("command") and _text_of(line.keys["command"]) == job.target.shown
+            command = line.keys.get("command")
+            text = " ".join(map(quoted, command)) if isinstance(command, list) else command
+            same = text and text == job.target.shown
             named = re.search(rf"\bnightlatch\b.*\brun\s+{re.escape(name)}(\s|$)", line.text)
             if same or named:
                 found.setdefault(name, line.text)
     return found
-
-
-def _text_of(command: str | list[str]) -> str:
-    return command if isinstance(command, str) else " ".join(map(quoted, command))
 
 
 def _line(

@@ -46,7 +46,7 @@ def forecast(job: Job, now: float) -> Forecast | None:
     before.insert(0, times.newest(before[0] - 1))
     after = [times.next(at - 1)]
     after.append(times.next(after[0]))
-    by = _offset(there, at) - _offset(there, at - 1)
+    by = schedule.offset(there, at) - schedule.offset(there, at - 1)
     return Forecast(slots=tuple(coming), change=ClockChange(at=at, by=by, slots=(*before[-_AROUND:], *after[:_AROUND])))
 
 
@@ -61,15 +61,12 @@ def shown(slot: float, tz: str) -> str:
 def _next_change(there: datetime.tzinfo, now: int) -> int | None:
     """When the zone's clocks are changed next, within a year."""
     for begin in range(now, now + _YEAR, _DAY):
-        if _offset(there, begin) != _offset(there, begin + _DAY):
+        if schedule.offset(there, begin) != schedule.offset(there, begin + _DAY):
             same, end = begin, begin + _DAY
             while end - same > 1:
                 middle = (same + end) // 2
-                same, end = (middle, end) if _offset(there, middle) == _offset(there, begin) else (same, middle)
+                same, end = (
+                    (middle, end) if schedule.offset(there, middle) == schedule.offset(there, begin) else (same, middle)
+                )
             return end
     return None
-
-
-def _offset(there: datetime.tzinfo, at: int) -> int:
-    found = datetime.datetime.fromtimestamp(at, there).utcoffset()
-    return round(found.total_seconds()) if found is not None else 0

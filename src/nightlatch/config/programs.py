@@ -33,12 +33,12 @@ def missing(job: Job, path: str) -> list[str]:
     home = os.path.dirname(job.file)
     items = unpack(job.target).items if isinstance(job.target, Each) else ""
     needs = [("cwd", job.cwd if not job.workspace else ""), ("env_file", job.env_file), ("items", items)]
-    found = [f"{key}: there is no {name}" for key, name in needs if name and not _is_there(home, name)]
+    found = [
+        f"{key}: there is no {name}"
+        for key, name in needs
+        if name and not os.path.exists(os.path.join(home, os.path.expanduser(name)))
+    ]
     return [*filter(None, [_program(job, path, home)]), *found]
-
-
-def _is_there(home: str, name: str) -> bool:
-    return os.path.exists(os.path.join(home, os.path.expanduser(name)))
 
 
 def _program(job: Job, path: str, home: str) -> str:

@@ -144,13 +144,7 @@ SETTINGS = [
         default="`.venv` beside the file, else Nightlatch's own",
         example='interpreter = ".venv/bin/python"',
     ),
-    Setting(
-        "log",
-        _log,
-        "the format of runs.log: logfmt or json",
-        default="logfmt",
-        example='log = "json"',
-    ),
+    Setting("log", _log, "the format of runs.log: logfmt or json", default="logfmt", example='log = "json"'),
     Setting(
         "alerts",
         "observe.alerts.settings:read",

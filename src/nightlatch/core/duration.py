@@ -24,10 +24,7 @@ def parse(text: str, *, what: str = "duration") -> float:
     if len(rest.split()) > 1:
         raise UsageError(f"{what} {text!r} has a space in it: {_HINT}")
     while rest:
-        digits = len(rest) - len(rest.lstrip("0123456789."))
-        number, rest = rest[:digits], rest[digits:]
-        letters = len(rest) - len(rest.lstrip("abcdefghijklmnopqrstuvwxyzµ"))
-        unit, rest = rest[:letters], rest[letters:]
+        number, unit, rest = _split(rest)
         if number and not unit and not rest:
             raise UsageError(f"{what} {text!r} is ambiguous without a unit: {_HINT}")
         scale = _UNITS.get(unit)
@@ -41,15 +38,19 @@ def parse(text: str, *, what: str = "duration") -> float:
     return total
 
 
+def _split(text: str) -> tuple[str, str, str]:
+    """The number and the unit that it begins with, and the rest."""
+    letters = text.lstrip("0123456789.")
+    rest = letters.lstrip("abcdefghijklmnopqrstuvwxyzµ")
+    return text[: len(text) - len(letters)], letters[: len(letters) - len(rest)], rest
+
+
 def _shortened(text: str) -> str:
     """What was meant by "1 hour", "90 min" or "1 h 30 m"; "" if that is not clear, or it is short already."""
     short, words = "", text.replace(",", " ").replace(" and ", " ").split()
     joined = "".join(words)
     while joined:
-        digits = len(joined) - len(joined.lstrip("0123456789."))
-        number, joined = joined[:digits], joined[digits:]
-        letters = len(joined) - len(joined.lstrip("abcdefghijklmnopqrstuvwxyz"))
-        name, joined = joined[:letters], joined[letters:]
+        number, name, joined = _split(joined)
         unit = name if name in _UNITS else _NAMES.get(name.removesuffix("s"), "")
         if not number or not unit:
             return ""

@@ -6,13 +6,12 @@ import time
 
 from ..errors import Forgotten, OtherStore, StaleToken
 from . import advice
+from .model import KnownGrants, Mark
 from .value import replace, value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-
-    from .model import KnownGrants, Mark
 
 
 @value(frozen=True, kw_only=True)
@@ -162,8 +161,6 @@ def landings(text: str) -> tuple[Landing, ...]:
 
 
 def _lines(text: str) -> Iterator[tuple[str, Mark, float, str]]:
-    from .model import Mark
-
     for line in text.splitlines():
         name, token, grant, store, at, last = line.split("\t", 5)
         yield name, Mark(store=store, name=name, token=int(token), grant=grant), float(at), last

@@ -170,9 +170,13 @@ class Cron:
             begin, longest = end, 2 * longest
 
     def _offset(self, at: int) -> int:
-        """Seconds by which the zone's wall clock is ahead of UTC."""
-        ahead = datetime.datetime.fromtimestamp(at, self._zone).utcoffset()
-        return round(ahead.total_seconds()) if ahead else 0
+        return offset(self._zone, at)
+
+
+def offset(zone: datetime.tzinfo, at: int) -> int:
+    """Seconds by which the zone's wall clock is ahead of UTC."""
+    ahead = datetime.datetime.fromtimestamp(at, zone).utcoffset()
+    return round(ahead.total_seconds()) if ahead else 0
 
 
 def parse(text: str | Sequence[str], zone: datetime.tzinfo) -> Schedule:

@@ -70,7 +70,7 @@ def _judged(row: Row, end: End, now: float, stage: str) -> Row:
     if end.status == statuses.IN_DOUBT:
         return changed(row, down(stage), stage, by="nightlatch", why="a run is in doubt", at=now, id=end.id)
     if is_strike and row.strikes >= STRIKES:
-        what = "stalled" if end.status == statuses.STALLED else "passed its own budget"
+        what = "stalled" if end.status == statuses.STALLED else "exceeded its own budget"
         why = f"it {what}, the {_ordinal(row.strikes)} such end in a row"
         return changed(row, down(stage), stage, by="nightlatch", why=why, at=now, id=end.id)
     return row

@@ -198,8 +198,7 @@ class PostgresMarks:
 
     def read(self) -> dict[str, KeptMark]:
         rows = self.connection.execute(
-            f"SELECT {sql_marks.MARK} FROM {schema.SCHEMA}.mark WHERE gate = %s ORDER BY lease",
-            (self._gate,),
+            f"SELECT {sql_marks.MARK} FROM {schema.SCHEMA}.mark WHERE gate = %s ORDER BY lease", (self._gate,)
         )
         return sql_marks.marks(rows)
 
@@ -253,8 +252,7 @@ class PostgresMarks:
 
     def recorded(self) -> list[Refusal]:
         rows = self.connection.execute(
-            f"SELECT {sql_marks.REFUSAL} FROM {schema.SCHEMA}.refusal WHERE gate = %s ORDER BY id",
-            (self._gate,),
+            f"SELECT {sql_marks.REFUSAL} FROM {schema.SCHEMA}.refusal WHERE gate = %s ORDER BY id", (self._gate,)
         )
         return sql_marks.refusals(rows)
 

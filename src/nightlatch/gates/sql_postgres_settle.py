@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..system import clock
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +26,6 @@ def settle(connect: Callable[[], Connection[Any]], number: int, gate: str, mark:
     It is unknown when a standby replies, when the session cannot be ended, or when two newer holders have sealed the
     gate since.
     """
-    from ..system import clock
-
     deadline = clock.now() + 10.0
     with connect() as connection:
         # The server releases a transaction's locks only after what it committed is visible to all.

@@ -230,8 +230,7 @@ class SqliteMarks:
 
     def read(self) -> dict[str, KeptMark]:
         rows = self.connection.execute(
-            f"SELECT {sql_marks.MARK} FROM nightlatch_mark WHERE gate = ? ORDER BY lease",
-            (self._gate,),
+            f"SELECT {sql_marks.MARK} FROM nightlatch_mark WHERE gate = ? ORDER BY lease", (self._gate,)
         )
         return sql_marks.marks(rows)
 
@@ -259,8 +258,7 @@ class SqliteMarks:
 
     def recorded(self) -> list[Refusal]:
         rows = self.connection.execute(
-            f"SELECT {sql_marks.REFUSAL} FROM nightlatch_refusal WHERE gate = ? ORDER BY id",
-            (self._gate,),
+            f"SELECT {sql_marks.REFUSAL} FROM nightlatch_refusal WHERE gate = ? ORDER BY id", (self._gate,)
         )
         return sql_marks.refusals(rows)
 

@@ -17,12 +17,7 @@ from ..system import extras
 
 try:
     from prometheus_client import CollectorRegistry, generate_latest
-    from prometheus_client.core import (
-        CounterMetricFamily,
-        GaugeMetricFamily,
-        InfoMetricFamily,
-        SummaryMetricFamily,
-    )
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, SummaryMetricFamily
 except ImportError:
     raise UsageError(f"metrics need prometheus-client: {extras.install('metrics')}") from None
 
@@ -76,7 +71,7 @@ class Collector:
                 runs.add((self._job(row.job), row.status), row.runs)
                 times.add((self._job(row.job),), row.attempts)
                 taken.add((self._job(row.job),), row.elapsed)
-        yield runs.filled(CounterMetricFamily("nightlatch_runs", "Runs that have ended.", labels=("job", "status")))
+        yield runs.counter("nightlatch_runs", "Runs that have ended.", ("job", "status"))
         duration = SummaryMetricFamily(
             "nightlatch_run_duration_seconds", "How long attempts of runs took.", labels=("job",)
         )
@@ -92,37 +87,27 @@ class Collector:
                 if amount := getattr(row.amounts, unit):
                     used.add((self._job(row.job), row.model), amount)
             name = f"nightlatch_usage_{unit}"
-            yield used.filled(CounterMetricFamily(name, f"What was used. {help_}", labels=("job", "model")))
+            yield used.counter(name, f"What was used. {help_}", ("job", "model"))
 
     def _now(self) -> Iterator[Metric]:
         ledger, open_runs, success = self._reader.ledger, _Sums(), _Sums()
         for status in (*statuses.OPEN, *statuses.NEEDS_PERSON):
             for run in ledger.runs(status=status):
                 open_runs.add((self._job(run.job), self._reader.status(run)), 1)
-        yield open_runs.filled(
-            GaugeMetricFamily("nightlatch_open_runs", "Runs that have not ended.", labels=("job", "status"))
-        )
+        yield open_runs.gauge("nightlatch_open_runs", "Runs that have not ended.", ("job", "status"))
         for job, at in ledger.history.last_successes():
             success.most((self._job(job),), at)
-        yield success.filled(
-            GaugeMetricFamily(
-                "nightlatch_last_success_timestamp_seconds", "When a run last succeeded.", labels=("job",)
-            )
-        )
+        yield success.gauge("nightlatch_last_success_timestamp_seconds", "When a run last succeeded.", ("job",))
         refusals = _Sums()
         for entry in ledger.history.rare(kinds.REFUSED, most=100_000):
             refusals.add((self._job(entry.chain.removeprefix("job:")),), 1)
-        yield refusals.filled(
-            CounterMetricFamily("nightlatch_refusals", "Writes of stale holders that were refused.", labels=("job",))
-        )
+        yield refusals.counter("nightlatch_refusals", "Writes of stale holders that were refused.", ("job",))
 
     def _slots(self) -> Iterator[Metric]:
         outcomes, due = _Sums(), _Sums()
         for job, outcome, count in self._reader.ledger.history.slot_outcomes():
             outcomes.add((self._job(job), outcome), count)
-        yield outcomes.filled(
-            CounterMetricFamily("nightlatch_slots", "What became of due times.", labels=("job", "outcome"))
-        )
+        yield outcomes.counter("nightlatch_slots", "What became of due times.", ("job", "outcome"))
         try:
             for row in map(rows.read, self._reader.store.cursors()):
                 if row.next_due < NEVER:
@@ -130,9 +115,7 @@ class Collector:
                     due.most((self._job(row.job),), row.next_due)
         except StoreUnreachable:
             pass  # report at least what the ledger knows
-        yield due.filled(
-            GaugeMetricFamily("nightlatch_next_slot_timestamp_seconds", "When it is due next.", labels=("job",))
-        )
+        yield due.gauge("nightlatch_next_slot_timestamp_seconds", "When it is due next.", ("job",))
 
     def _budgets(self) -> Iterator[Metric]:
         caps, spent = _Sums(), _Sums()
@@ -143,18 +126,14 @@ class Collector:
                     if cap.period != "run":
                         spent.most((self._job(name), cap.period), self._reader.ledger.used(name, "usd", cap.period))
         labels = ("job", "period")
-        yield caps.filled(GaugeMetricFamily("nightlatch_budget_usd", "The cap of a period.", labels=labels))
-        yield spent.filled(
-            GaugeMetricFamily("nightlatch_budget_spent_usd", "What was used of it so far.", labels=labels)
-        )
+        yield caps.gauge("nightlatch_budget_usd", "The cap of a period.", labels)
+        yield spent.gauge("nightlatch_budget_spent_usd", "What was used of it so far.", labels)
 
     def _alerts(self) -> Iterator[Metric]:
         outcomes = _Sums()
         for transport, status, count in self._reader.ledger.outbox.counts():
             outcomes.add((transport, status), count)
-        yield outcomes.filled(
-            CounterMetricFamily("nightlatch_alerts", "Alerts, by what became of them.", labels=("transport", "outcome"))
-        )
+        yield outcomes.counter("nightlatch_alerts", "Alerts, by what became of them.", ("transport", "outcome"))
 
 
 class _Sums(dict[tuple[str, ...], float]):
@@ -168,7 +147,13 @@ class _Sums(dict[tuple[str, ...], float]):
         shown = tuple(map(printable, labels))
         self[shown] = max(self.get(shown, 0.0), amount)
 
-    def filled(self, family: CounterMetricFamily | GaugeMetricFamily) -> Metric:
+    def counter(self, name: str, help: str, labels: tuple[str, ...]) -> Metric:
+        return self._filled(CounterMetricFamily(name, help, labels=labels))
+
+    def gauge(self, name: str, help: str, labels: tuple[str, ...]) -> Metric:
+        return self._filled(GaugeMetricFamily(name, help, labels=labels))
+
+    def _filled(self, family: CounterMetricFamily | GaugeMetricFamily) -> Metric:
         for labels, amount in sorted(self.items()):
             family.add_metric(labels, amount)
         return family

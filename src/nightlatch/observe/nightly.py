@@ -132,8 +132,3 @@ def _risen(reader: StoreReader, today: date) -> tuple[str, float]:
     rise = sum(usd for usd in more.values() if usd > 0)
     job = max(more, key=lambda name: more[name], default="")
     return (job, more[job] / rise) if job and rise > 0 else ("", 0.0)
-
-
-def line(reader: StoreReader, seen: Overview) -> list[str]:
-    """The verdict in short, in parts."""
-    return verdict.night_in_short(night(reader, seen))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..core import statuses
 from ..core.row import Row
 from ..core.schedule import name_of
+from ..core.stage import was_demoted
 from ..core.value import value
 from ..errors import StoreUnreachable
 from ..ledger.outbox import Message
@@ -53,12 +54,7 @@ class Overview:
     @property
     def groups(self) -> dict[str, Group]:
         """In the order in which a person should see them."""
-        return {
-            "needs you": self.needs_you,
-            "running": self.running,
-            "waiting": self.waiting,
-            "done": self.done,
-        }
+        return {"needs you": self.needs_you, "running": self.running, "waiting": self.waiting, "done": self.done}
 
     @property
     def decisions_besides_runs(self) -> tuple[OpenDecision, ...]:
@@ -137,7 +133,7 @@ def overview(reader: StoreReader, since: float | None, *, failed_since: float | 
         agents=tuple(one for one in agent_views.open_agents(reader) if one.is_left),
         overdue=tuple(_overdue(reader)),
         undelivered=tuple(reader.ledger.outbox.undelivered(failed_since or since or 0.0)),
-        demoted=tuple(stages.demoted(known)),
+        demoted=tuple(row for row in known if was_demoted(row)),
         earned=tuple(stages.earned(reader, known)),
         unaffordable=tuple(_unaffordable(reader, failed_since or since or 0.0)),
     )

@@ -47,7 +47,7 @@ def waiting(reader: StoreReader, what: str) -> RunRow:
     if claim and claim.held and claim.held["host"]:
         there = advice.command("approve", claim.held["run"])
         raise UsageError(
-            f"{what} waits for an approval on {claim.held['host']}, where its workspace is: there, {there}"
+            f"{what} waits for an approval on {claim.held['host']}, where its workspace is. Type there: {there}"
         )
     look = advice.command("slots") if row else advice.command("runs")
     raise UsageError(f"no run or job {what!r} waits for an approval. Look: {look}")

@@ -87,6 +87,10 @@ class StoreReader:
             raise UsageError(f"there is no run {printable(text)!r}: {hint}")
         return run
 
+    def run_or_newest(self, text: str) -> RunRow:
+        """The run by its id, or the newest one of a job."""
+        return self.ledger.run(text) or self.ledger.newest(text) or self.run(text)
+
     def status(self, run: RunRow) -> str:
         """As a person should see it: `lapsed` if its holder is gone; and as another machine has decided, which this
         ledger does not know yet."""

@@ -50,7 +50,7 @@ def run_facts(reader: StoreReader, run: RunRow, status: str) -> RunFacts:
         total=run.total,
         reports=reports,
         usd=run.usage.usd,
-        budget_usd=float(bounds["usd"]) if "usd" in bounds and _is_money(run.reason) else None,
+        budget_usd=float(bounds["usd"]) if "usd" in bounds and ("usd=" in run.reason or not run.reason) else None,
         timeout=_seconds(bounds.get("timeout", "")),
         stall=_seconds(bounds.get("stall", "")),
         landed_on=landed if status == statuses.SUCCEEDED else "",
@@ -80,10 +80,6 @@ def refused_times(one: RefusedStart) -> str:
     """How often a start was refused, and why."""
     often = f"{one.count} times since {at(one.first)}: " if one.count > 1 else ""
     return often + one.reason.removeprefix(f"{one.job} is not started: ")
-
-
-def _is_money(reason: str) -> bool:
-    return "usd=" in reason or not reason
 
 
 def _seconds(text: str) -> float | None:

@@ -1,4 +1,4 @@
-"""A job's stage in a sentence, with what to type next; and which jobs have earned a promotion, or lost their stage."""
+"""A job's stage in a sentence, with what to type next; and which jobs have earned a promotion."""
 
 from __future__ import annotations
 
@@ -48,11 +48,6 @@ def earned(reader: StoreReader, known: list[Row]) -> list[Row]:
     ready = [row for row in known if row.stage in (MANUAL, SUPERVISED) and row.clean]
     jobs = configured() if ready else {}
     return [row for row in ready if row.job in jobs and evidence.is_due(reader, row, jobs[row.job])]
-
-
-def demoted(known: list[Row]) -> list[Row]:
-    """Jobs that lost their stage by what went wrong, and nobody has decided since."""
-    return [row for row in known if stages.was_demoted(row)]
 
 
 def all_rows(reader: StoreReader) -> list[Row]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from calendar import monthrange
 from collections.abc import Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from statistics import median
 from types import MappingProxyType
 from typing import Any
@@ -19,6 +21,7 @@ from .reader import StoreReader
 BY = ("job", "day", "model", "step", "agent", "kind", "tag", "host")
 REPORTED = ("step", "agent", "kind")  # of single reports, which are kept as long as their runs
 WITH_REPORTED = (*REPORTED, "job", "model", "tag")
+_COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # how a formula begins
 _DAYS = 14  # of a sparkline and a pace
 _RUNS = 20  # from which the median of a run is computed
 _COLUMNS = ("runs", FAILED, "elapsed", "items", *UNITS)
@@ -89,7 +92,10 @@ def report(
 ) -> UsageReport:
     """`since`, `until`: days of the ledger's zone, both included. `usual`: how many jobs get the median of a run, the
     dearest first; None: all."""
-    sums = _reported(reader, by, job, since, until) if _is_reported(by) else _tallied(reader, by, job, since, until)
+    if _is_reported(by):
+        sums = _reported(reader, by, job, since, until)
+    else:
+        sums = reader.ledger.history.sums(by, _COLUMNS, job=job, since=since, until=until)
     size, none = len(by), (0,) * len(_COLUMNS)
     total = _row((), tuple(map(sum, zip(*(row[size:] for row in sums), strict=True))) or none)
     if "model" in by or "tag" in by:  # runs are counted apart from them
@@ -108,6 +114,18 @@ def report(
     )
 
 
+def as_csv(found: UsageReport) -> str:
+    """For a spreadsheet, with a header. A text that a spreadsheet would take for a formula is quoted."""
+    names = [*found.by, *UNITS, "runs", "failed", "seconds", "items", "share"]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(names)
+    for row in found.facts():
+        cells = [row[name] for name in names]
+        writer.writerow([f"'{one}" if isinstance(one, str) and one[:1] in _COMPUTED else one for one in cells])
+    return out.getvalue()
+
+
 def pace(reader: StoreReader, job: str | None = None) -> Pace | None:
     """Of the current month of the ledger, by what the last fourteen days used."""
     today = date.fromisoformat(reader.ledger.history.day(clock.wall()))
@@ -122,10 +140,6 @@ def pace(reader: StoreReader, job: str | None = None) -> Pace | None:
     known = (today - date.fromisoformat(min(days))).days + 1  # a job may be younger than fourteen days
     left = monthrange(today.year, today.month)[1] - today.day
     return Pace(month=today.strftime("%B"), used=used, expected=used + left * sum(lately) / min(known, _DAYS))
-
-
-def _tallied(reader: StoreReader, by: Sequence[str], job: str | None, since: str, until: str) -> list[tuple[Any, ...]]:
-    return reader.ledger.history.sums(by, _COLUMNS, job=job, since=since, until=until)
 
 
 def _is_reported(by: Sequence[str]) -> bool:
@@ -173,6 +187,4 @@ def _usual_run(runs: Sequence[tuple[int, ...]]) -> Amounts | None:
 
 
 def _moment(day: str) -> float:
-    from datetime import datetime
-
     return datetime.fromisoformat(day).timestamp()

@@ -62,7 +62,9 @@ def night(seen: Night) -> Headline:
     first = [f"The journal is broken at {_text(seen.journal_broken_at) or 'an unknown entry'}."] if broken else []
     return Headline(
         sentence=" ".join([*first, _ran(seen), _needs(seen.need_you)]),
-        reasons=" ".join(filter(None, [_used(seen), _refused(seen.refused), _intact(seen.journal_intact)])),
+        reasons=" ".join(
+            filter(None, [_used(seen), _refused(seen.refused), "The journal is intact." if seen.journal_intact else ""])
+        ),
         tone=ALARM if broken or seen.alarming else DECIDE if seen.need_you else CALM,
     )
 
@@ -126,10 +128,6 @@ def _refused(number: int) -> str:
     many = number > 1
     writes = f"{number_word(number).capitalize()} stale write{'s were' if many else ' was'} refused"
     return f"{writes}; nothing landed twice."
-
-
-def _intact(intact: bool | None) -> str:
-    return "The journal is intact." if intact else ""
 
 
 # ── one run ──

@@ -74,7 +74,7 @@ class RunningProgram:
             for fd in (theirs_in, theirs_out, theirs_err):
                 os.close(fd)
         if not self.unsent:
-            self._hang_up()
+            self._close_input()
 
     def finish(self, timeout: float) -> tuple[int, bytes, bytes]:
         try:
@@ -119,7 +119,7 @@ class RunningProgram:
         self._reap(0)
 
     def close(self) -> None:
-        self._hang_up()
+        self._close_input()
         for fd in self.outputs:
             os.close(fd)
         self.outputs = {}
@@ -134,12 +134,12 @@ class RunningProgram:
         ready = poll.poll(seconds * 1000)
         for fd, _ in ready:
             if fd == self.to:
-                self._feed()
+                self._write_input()
             else:
-                self._hear(fd)
+                self._read_output(fd)
         return bool(ready)
 
-    def _hear(self, fd: int) -> None:
+    def _read_output(self, fd: int) -> None:
         chunk = os.read(fd, 65536)
         if chunk:
             self.outputs[fd].append(chunk)
@@ -147,15 +147,15 @@ class RunningProgram:
             del self.outputs[fd]
             os.close(fd)
 
-    def _feed(self) -> None:
+    def _write_input(self) -> None:
         try:
             self.unsent = self.unsent[os.write(self.to, self.unsent) :]
         except BrokenPipeError:
             self.unsent = self.unsent[:0]  # it does not read the rest; its exit code says why
         if not self.unsent:
-            self._hang_up()
+            self._close_input()
 
-    def _hang_up(self) -> None:
+    def _close_input(self) -> None:
         if self.to >= 0:
             os.close(self.to)
             self.to = -1

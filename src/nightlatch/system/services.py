@@ -204,10 +204,6 @@ def is_there() -> bool:
     return shutil.which("launchctl" if sys.platform == "darwin" else "systemctl") is not None
 
 
-def path_of_service(config: str) -> str:
-    return of(config).path()
-
-
 def wait_for_log(service: Service, text: str, since: float, timeout: float) -> bool:
     """Wait until a line of the service's log contains `text`; False if none does before the timeout."""
     until = time.monotonic() + timeout

@@ -46,8 +46,18 @@ def spawn(
     failed, fails = os.pipe()  # closed by exec, or an errno comes through
     try:
         pid = _clone_into(folder)
-        if pid == 0:
-            _become(path, argv, env, streams, group, defaults, fails)
+        if pid == 0:  # the child, which never gets further than this
+            try:
+                os.setpgid(0, group)
+                for signum in defaults:
+                    signal.signal(signum, signal.SIG_DFL)
+                for source, target in streams:
+                    os.dup2(source, target)
+                os.execve(path, argv, env)  # noqa: S606 - the command is the user's
+            except OSError as error:
+                os.write(fails, str(error.errno).encode())
+            finally:
+                os._exit(127)
     finally:
         os.close(folder)
         os.close(fails)
@@ -70,26 +80,3 @@ def _clone_into(folder: int) -> int:
     if pid < 0:
         raise Unsupported(os.strerror(ctypes.get_errno()))
     return pid
-
-
-def _become(
-    path: str,
-    argv: list[str],
-    env: Mapping[str, str],
-    streams: Iterable[tuple[int, int]],
-    group: int,
-    defaults: Iterable[int],
-    fails: int,
-) -> None:
-    """In the child: never returns."""
-    try:
-        os.setpgid(0, group)
-        for signum in defaults:
-            signal.signal(signum, signal.SIG_DFL)
-        for source, target in streams:
-            os.dup2(source, target)
-        os.execve(path, argv, env)  # noqa: S606 - the command is the user's
-    except OSError as error:
-        os.write(fails, str(error.errno).encode())
-    finally:
-        os._exit(127)

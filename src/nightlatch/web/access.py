@@ -63,9 +63,7 @@ class Access:
         token = secrets.token_urlsafe(32)
         until = clock.wall() + SESSION_LASTS
         self._put(
-            _SESSIONS,
-            token,
-            {"csrf": secrets.token_urlsafe(24), "read_only": bool(found["read_only"]), "until": until},
+            _SESSIONS, token, {"csrf": secrets.token_urlsafe(24), "read_only": bool(found["read_only"]), "until": until}
         )
         return token
 

@@ -25,7 +25,7 @@ from ..system import clock
 from . import buttons, svg, words
 from .buttons import Button
 from .running import running
-from .timeline import Drawing, refusals
+from .timeline import Drawing
 from .upcoming import upcoming
 from .words import Calendar
 
@@ -88,7 +88,7 @@ def page(
         "asks": asks,
         "asks_more": seen.need_you - len(asks),
         "needs": seen.need_you,
-        "night": drawing.night(every_run, refusals(reader, since), jobs, base),
+        "night": drawing.night(every_run, reader.ledger.history.rare(kinds.REFUSED, since=since, most=200), jobs, base),
         "running": [running(reader, one, calendar) for one in seen.running.runs],
         "waiting": night_rows.waiting(seen)[:_WAITS],
         "next": upcoming(reader, jobs, now),

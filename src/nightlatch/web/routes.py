@@ -154,7 +154,7 @@ class Pages:
         if found is None:
             return self._site.message(
                 request,
-                f"Nothing goes by “{wanted}”.",
+                f"Nothing is named “{wanted}”.",
                 "A run is found by its id or key, a job by its name.",
                 status=404,
                 back=self._site.base,

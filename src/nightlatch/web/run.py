@@ -27,6 +27,7 @@ from .words import Calendar
 
 _DEAR = 1.5  # times the usual
 _DIFF = 60_000  # characters of a diff that are shown
+_STEPS = (kinds.STEP_BEGUN, kinds.STEP_DONE, kinds.ITEMS_MOVED)
 _STORY = 60  # sentences; a link leads to the others
 _LOUD = {
     kinds.LOST: ("lost", "bad"),
@@ -177,17 +178,13 @@ def _took_over(seen: Details, facts: RunFacts, calendar: Calendar) -> list[str]:
     needed = about(run.elapsed) if ended and run.elapsed else ""
     if ended and run.usage.usd:
         bound = f" of {money(facts.budget_usd)}" if facts.budget_usd else ""
-        needed = _and(needed, f"{words.used(run.usage)}{bound}")
+        needed = " and ".join(filter(None, (needed, f"{words.used(run.usage)}{bound}")))
     if len(seen.attempts) > 1 and seen.attempts[-2].status == statuses.LOST:
         before, now = seen.attempts[-2:]
         left = f"{before.holder.host} was lost after {about(before.elapsed)}"
         same = "the next attempt began" if before.holder.host == now.holder.host else f"{now.holder.host} took over"
         return [f"{left}; {same} at {calendar.clock(now.started)}{f' and needed {needed}' if needed else ''}."]
     return [f"It needed {needed}."] if needed else []
-
-
-def _and(*parts: str) -> str:
-    return " and ".join(filter(None, parts))
 
 
 def _sheet(reader: StoreReader, calendar: Calendar, seen: Details, facts: RunFacts) -> list[Fact]:
@@ -269,7 +266,7 @@ def _story(seen: Details, whole: bool) -> list[Sentence]:
     found = []
     for entry in seen.entries:
         kind = kinds.ROWS.get(entry.kind)
-        if whole or entry.kind in _LOUD or (kind is not None and not kind.often and not _is_step(entry)):
+        if whole or entry.kind in _LOUD or (kind is not None and not kind.often and entry.kind not in _STEPS):
             shape, colour = _shape(entry)
             text = timeline([entry])[0].sentence
             found.append(
@@ -282,10 +279,6 @@ def _story(seen: Details, whole: bool) -> list[Sentence]:
                 )
             )
     return found
-
-
-def _is_step(entry: Entry) -> bool:
-    return entry.kind in (kinds.STEP_BEGUN, kinds.STEP_DONE, kinds.ITEMS_MOVED)
 
 
 def _shape(entry: Entry) -> tuple[str, str]:

@@ -26,7 +26,7 @@ from .scraping import Scraping
 from .settings import PORT
 from .site import Site
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 _NEXT = 20  # ports that are tried after it
 _IDLE = 30.0  # seconds that a connection may be kept between two requests
@@ -42,14 +42,14 @@ class PagesServer:
         self.access = Access(stores.folder_of(store))
 
     def run(
-        self, say: Callable[[str], None], *, child: bool = False, ready: Callable[[int], None] | None = None
+        self, report: Callable[[str], None], *, child: bool = False, ready: Callable[[int], None] | None = None
     ) -> int:
         """Until a signal asks for the end; as a child, until its parent is gone. `ready` opens them: it is
         called with the port."""
-        asyncio.run(self._run(say, child, ready))
+        asyncio.run(self._run(report, child, ready))
         return 0
 
-    async def _run(self, say: Say, child: bool, ready: Callable[[int], None] | None) -> None:
+    async def _run(self, report: Report, child: bool, ready: Callable[[int], None] | None) -> None:
         guard = Guard(self.access, url=self._url, read_only=self._read_only)
         site = Site(self._store, self.access, guard)
         app = web.Application(middlewares=[guard.middleware, site.explained], client_max_size=BODY_SIZE)
@@ -59,10 +59,10 @@ class PagesServer:
         runner, guard.connections, server = await _served(app, listener)
         self.access.note_port(guard.port)
         if guard.port != self._port and self._port:
-            say(f"port {self._port} is taken, so the pages are at port {guard.port}")
+            report(f"port {self._port} is taken, so the pages are at port {guard.port}")
         then = ", until Ctrl-C" if ready else f"; open them with: {_opened_with()}"
-        say(f"the pages are at http://127.0.0.1:{guard.port}{then}")
-        started = [(runner, server), *(await self._metrics(site, say) if self._metrics_port else [])]
+        report(f"the pages are at http://127.0.0.1:{guard.port}{then}")
+        started = [(runner, server), *(await self._metrics(site, report) if self._metrics_port else [])]
         if ready:
             ready(guard.port)
         try:
@@ -74,17 +74,17 @@ class PagesServer:
                 await runner.cleanup()
             site.close()
 
-    async def _metrics(self, site: Site, say: Say) -> list[tuple[web.AppRunner, asyncio.Server]]:
+    async def _metrics(self, site: Site, report: Report) -> list[tuple[web.AppRunner, asyncio.Server]]:
         """At their own port; the pages are shown even if that is taken."""
         try:
             listener = bound(self._metrics_port, following=0)
         except UsageError as error:
-            say(str(error))
+            report(str(error))
             return []
         app = web.Application(middlewares=[at_own_port(self._metrics_port)], client_max_size=BODY_SIZE)
         app.add_routes(Scraping(site).alone())
         runner, _, server = await _served(app, listener)
-        say(f"the metrics are at http://127.0.0.1:{self._metrics_port}/metrics")
+        report(f"the metrics are at http://127.0.0.1:{self._metrics_port}/metrics")
         return [(runner, server)]
 
 

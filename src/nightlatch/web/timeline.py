@@ -10,7 +10,6 @@ from markupsafe import Markup
 from ..core import statuses
 from ..core.row import COLLAPSED, RAN, Row, SlotRecord
 from ..core.value import value
-from ..ledger import kinds
 from ..ledger.records import Entry
 from ..ledger.slots import merged
 from ..observe.figures import about, span
@@ -177,7 +176,3 @@ class Drawing:
         long = about(self._now - started if newest.status == statuses.RUNNING else newest.run.elapsed)
         cost = used(newest.run.usage) if newest.run.usage.usd else ""
         return " · ".join(filter(None, (long, cost)))
-
-
-def refusals(reader: StoreReader, since: float) -> list[Entry]:
-    return reader.ledger.history.rare(kinds.REFUSED, since=since, most=200)

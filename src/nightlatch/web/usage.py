@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from ..observe import usage_report, verdict
 from ..observe.changes import LevelChange, job_changes
-from ..observe.figures import count, money, percent
+from ..observe.figures import money, percent
 from ..observe.reader import StoreReader
 from ..observe.usage_report import UsageReport
 from ..system import clock
@@ -21,7 +21,6 @@ from .words import Calendar
 DAYS = 30
 BY = ("job", "model", "tag", "host")
 _COLOURS = 3  # jobs of the chart that have one of their own
-_COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes what begins so for a formula
 _ROWS = 50
 _KEPT = 20.0  # seconds
 _LOOKED_AT = 8  # jobs whose level is looked at
@@ -105,25 +104,8 @@ def _parts(change: LevelChange) -> list[tuple[str, str]]:
 
 
 def csv(reader: StoreReader, by: str) -> str:
-    """The table below the chart, for a spreadsheet. A name that a spreadsheet would compute is made text."""
-    found: UsageReport = page_report(reader, by)
-    lines = [f"{found.by[0]},usd,tokens,calls,units,runs,failed,seconds"]
-    for row in found.rows:
-        name = row.by[0].replace('"', '""')
-        quoted = f'"{chr(39) if name[:1] in _COMPUTED else ""}{name}"'
-        amounts = row.amounts.by_unit()
-        lines.append(
-            ",".join(
-                [
-                    quoted,
-                    *(f"{amounts.get(unit, 0):g}" for unit in ("usd", "tokens", "calls", "units")),
-                    count(row.runs).replace(",", ""),
-                    str(row.failed),
-                    f"{row.elapsed:.0f}",
-                ]
-            )
-        )
-    return "\r\n".join(lines) + "\r\n"
+    """The table below the chart, for a spreadsheet."""
+    return usage_report.as_csv(page_report(reader, by))
 
 
 def page_report(reader: StoreReader, by: str) -> UsageReport:

@@ -13,17 +13,7 @@ from ...ledger.records import Entry
 from .. import figures
 from ..changes import job_changes
 from ..reader import StoreReader
-from .rules import (
-    BUDGET_80,
-    CHANGED,
-    DECIDED,
-    OF_KIND,
-    OF_STATUS,
-    RECOVERED,
-    REMINDER,
-    RULES,
-    RUNS,
-)
+from .rules import BUDGET_80, CHANGED, DECIDED, OF_KIND, OF_STATUS, RECOVERED, REMINDER, RULES, RUNS
 from .settings import AlertSettings
 
 _NEARLY = 0.8  # of a cap

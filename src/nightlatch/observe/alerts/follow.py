@@ -45,7 +45,7 @@ def until_idle(url: str, folder: str, settings: AlertSettings) -> None:
                 sender.round()
                 if sender.is_idle():
                     break
-                _pause(_STEP)
+                clock.sleep(_STEP)
         except BlockingIOError:
             return
         finally:
@@ -117,7 +117,3 @@ def digest(url: str, settings: AlertSettings) -> None:
 
 def _sender(url: str, settings: AlertSettings) -> Sender:
     return Sender(open_for(url), StoreReader(url), settings)
-
-
-def _pause(seconds: float) -> None:
-    select.select([], [], [], seconds)

@@ -28,11 +28,11 @@ IN_DOUBT = _rule("in-doubt", 0, "is in doubt", "a run or an effect may have acte
 ATTENTION = _rule("needs-attention", 0, "needs your attention", "a run waits for a person", at_once=True)
 STORE_AWAY = _rule("store-away", 0, "store unreachable", "the store did not answer twice, a minute apart", at_once=True)
 LAPSED = _rule("lapsed", 1, "has lapsed", "a run's holder is gone, and nobody has taken over", at_once=True)
-FAILED = _rule("failed", 1, "failed", "a run failed for good: no try follows by itself")
+FAILED = _rule("failed", 1, "failed", "a run failed, and no other try follows")
 TIMED_OUT = _rule("timed-out", 1, "timed out", "a run was ended by its timeout")
 STALLED = _rule("stalled", 1, "stalled", "a run was ended because its progress did not advance")
 OVER_BUDGET = _rule("over-budget", 1, "is over its budget", "a run was ended by its budget")
-LOST = _rule("lost", 1, "was lost", "a run's holder died or lost its lease, and no try follows by itself")
+LOST = _rule("lost", 1, "was lost", "a run's holder died or lost its lease, and no other try follows")
 OVERDUE = _rule("overdue", 2, "is overdue", "a slot or a try was due, and nobody has begun it", at_once=True)
 DEMOTED = _rule("demoted", 2, "was demoted", "failures have lowered its stage", at_once=True)
 APPROVAL = _rule("approval", 2, "waits for your approval", "a run holds its writes until a person approves them",
@@ -43,8 +43,14 @@ CHANGED = _rule("changed", 3, "has left its usual level", "money, tokens, time o
                 at_once=True)  # fmt: skip
 REFUSED = _rule("refused", 4, "stale write refused", "a holder that was overtaken tried to write", at_once=True)
 UNDELIVERED = _rule("undelivered", 2, "alert undelivered", "a message could not be delivered", at_once=True)
-REMINDER = _rule("reminder", 3, "is still wrong", "an alert was sent, and it is still so: every `remind`", at_once=True)
-RECOVERED = _rule("recovered", 5, "recovered", "an alert was sent, and it is well again", at_once=True)
+REMINDER = _rule(
+    "reminder",
+    3,
+    "is still wrong",
+    "an alert was sent, and the problem persists: repeated every `remind`",
+    at_once=True,
+)
+RECOVERED = _rule("recovered", 5, "recovered", "an alert was sent, and the problem is over", at_once=True)
 DIGEST = _rule("digest", 5, "the night", "the morning report, at `digest`", at_once=True)
 TEST = _rule("test", 5, "test", "`nightlatch alerts test`", at_once=True)
 

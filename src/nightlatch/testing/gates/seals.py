@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...core.model import KnownGrants
+from ...core.value import replace
 from ...errors import Forgotten, OtherStore, StaleToken
 from ..expect import raises
 from .gate_case import BY, GateCase
@@ -56,8 +57,7 @@ class Seals(GateCase):
 
     def test_a_holder_may_raise_its_own_token(self) -> None:
         mark = self.sealed(1000)
-        raised = self.mark(5000)
-        raised = type(mark)(store=mark.store, name=mark.name, token=raised.token, grant=mark.grant)
+        raised = replace(mark, token=5000)
         assert self.gate.seal(raised, BY) == mark
         raises(StaleToken, self.gate.seal, mark, BY)
 

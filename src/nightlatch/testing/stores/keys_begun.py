@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...core.model import Begun, Granted
+from ...core.model import Begun, Granted, Record
 from ...system import identity
 from .store_case import LONG, StoreCase
 
@@ -14,11 +14,11 @@ class KeysBegun(StoreCase):
         assert first.begun == ()
         self.store.release(name, grant)
         grant, second = self._begin(name, "two")
-        assert self._told(second) == self._listed(("one", 3, first.token))
+        assert self._of(second) == self._listed(("one", 3, first.token))
         _, third = self.take(name, over=self.ground(name, proven=True), store=self.connect())
         both = self._listed(("one", 3, first.token), ("two", 1, second.token))
-        assert self._told(third) == both
-        assert [(one.key, one.attempt, one.token) for one in self.record(name).begun] == both
+        assert self._of(third) == both
+        assert self._entries(name) == both
 
     def test_an_entry_says_where_and_when_it_was_begun(self) -> None:
         name = self.name()
@@ -82,7 +82,7 @@ class KeysBegun(StoreCase):
         return list(entries) if self.store.lists_begun else []
 
     def _entries(self, name: str) -> list[tuple[str, int, int]]:
-        return [(one.key, one.attempt, one.token) for one in self.record(name).begun]
+        return self._of(self.record(name))
 
-    def _told(self, granted: Granted) -> list[tuple[str, int, int]]:
-        return [(one.key, one.attempt, one.token) for one in granted.begun]
+    def _of(self, found: Granted | Record) -> list[tuple[str, int, int]]:
+        return [(one.key, one.attempt, one.token) for one in found.begun]

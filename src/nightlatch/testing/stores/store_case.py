@@ -81,7 +81,7 @@ class StoreCase:
         return record
 
     def ground(self, name: str, *, proven: bool) -> Takeover:
-        """The grant that stands, as a challenger sees it now."""
+        """The current grant, as a challenger sees it now."""
         record = self.record(name)
         return Takeover(grant=record.grant, version=record.version, proven=proven)
 
