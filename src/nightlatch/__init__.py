@@ -88,7 +88,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _WHERE and name != "gates":  # `from .. import exits` asks here first: nothing is loaded for it
+    if name not in _WHERE and name != "gates":  # `from .. import exits` calls this first: load nothing for it
         raise AttributeError(f"module 'nightlatch' has no attribute {name!r}")
     import importlib
 

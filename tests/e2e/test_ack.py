@@ -57,7 +57,7 @@ def test_ack_takes_several_runs_jobs_or_all(sqlite_url):
 def test_ack_does_not_clear_what_needs_a_decision_or_nobody(sqlite_url, in_doubt):
     assert f"nightlatch resolve {in_doubt}" in said(nightlatch(sqlite_url, "ack", in_doubt), 76)
     run(sqlite_url, "well", "true")
-    assert "nothing to clear" in said(nightlatch(sqlite_url, "ack", "well"), 64)
+    assert "nothing to mark as seen" in said(nightlatch(sqlite_url, "ack", "well"), 64)
     assert "--all" in said(nightlatch(sqlite_url, "ack"), 64)
 
 

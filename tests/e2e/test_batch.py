@@ -132,7 +132,7 @@ def test_a_dry_run_claims_and_starts_nothing(sqlite_url, tmp_path, acts):
     command = ("batch", "b", items, "--key", "{id}", "--dry-run", "--", *DO, str(acts), "{id}")
     shown = nightlatch(sqlite_url, *command)
     assert shown.returncode == 1
-    assert shown.stdout.splitlines()[-1] == "2 to do, 0 done, 0 in doubt, 1 doubled, 1 unreadable"
+    assert shown.stdout.splitlines()[-1] == "2 to do, 0 done, 0 in doubt, 1 repeated, 1 unreadable"
     planned = nightlatch(sqlite_url, *command[:5], "--json", *command[5:]).stdout.splitlines()
     assert [json.loads(line)["command"][-1] for line in planned] == ["1", "2"]
     assert acts.read_text() == "" and not list(open_for(sqlite_url).runs())

@@ -187,10 +187,10 @@ def test_a_month_with_sleep_is_played_as_a_table(home: Home) -> None:
 def test_apply_brings_this_files_job_into_force(home: Home) -> None:
     home.file.write_text("[jobs.night]\nschedule = '@yearly'\ncommand = 'x'\n")
     home("tick")
-    assert "every job is in force as it is here" in home("check", "--apply").stdout
+    assert "every job was already in force as in this file" in home("check", "--apply").stdout
     home.file.write_text("[jobs.night]\nschedule = '@yearly'\ncommand = 'y'\n")
     assert "1 job changed" in home("check", "--apply").stdout
-    assert "every job is in force as it is here" in home("check", "--apply").stdout
+    assert "every job was already in force as in this file" in home("check", "--apply").stdout
     home.env["NIGHTLATCH_RUN"] = "7k3f"
     home.env["NIGHTLATCH_CONFIG"] = str(home.file)
     assert home("check", "--apply").returncode == 77
@@ -217,7 +217,7 @@ def test_of_two_machines_the_one_with_the_older_file_starts_nothing_until_a_pers
     write(air, "two")
     assert old not in air("tick").stderr, "a definition that nobody has seen comes into force"
     assert old in mini("tick").stderr, "the other machine's was in force before"
-    assert "in force as this file has it" in mini("check", "--apply").stdout
+    assert "this file's version is in force now" in mini("check", "--apply").stdout
     assert old not in mini("tick").stderr
     assert old in air("tick").stderr
     write(air, "one")

@@ -20,7 +20,7 @@ def publish(store: str, *targets: str, job: str = "job"):
 def test_inside_another_target(sqlite_url: str, tmp_path: Path, inner: str):
     site = tmp_path / "site"
     both = [inner.format(site), f"build/={site}"]
-    assert "one is in the other" in said(publish(sqlite_url, *both), 64)
+    assert "another --publish replaces as a whole" in said(publish(sqlite_url, *both), 64)
     assert not site.exists()
     assert publish(sqlite_url, f"build/={site}").returncode == 0
     assert f"is in {site}, which is published as a whole" in said(publish(sqlite_url, *both, job="both"), 64)

@@ -47,9 +47,9 @@ def run(
             fields={"environment_id": "env_01"}, timeout="1h", budget="usd=5",
         )
 
-    `fields` go into the vendor's launch request, by its own names; `waits`, `every`, `deadline` and `priced_as` are for
-    the driver. The options are those of `nightlatch.run()`. Returns how it ended, with the agent's `handle` and
-    `answer`.
+    `fields` go into the vendor's launch request, by its own names; `waits`, `every`, `deadline` and `priced_as` are
+    read by Nightlatch and not sent. The options are those of `nightlatch.run()`. Returns how it ended, with the agent's
+    `handle` and `answer`.
     """
     request = AgentRequest(provider=provider, agent=agent, input=input, fields=flat(fields or {})).check()
     job = read(check_name(name), request.command(sys.executable), for_agent(options), CALL, as_keyword)

@@ -31,11 +31,11 @@ _STATUSES = {
 
 _CAPPED = "antigravity"
 _MOST_PAGES = 1000
-_UNCAPPED = ("deep-research", "code-mender")  # Google does not end these by a budget: polling does
+_UNCAPPED = ("deep-research", "code-mender")  # Google enforces no cap on these: we poll their usage and cancel
 
 
 class Google:
-    lag = 60.0  # an assumption: a new interaction was seen to be a 404 for a while
+    lag = 60.0  # seconds, an assumption: the vendor was seen to answer 404 for a while after a launch
     vendor = "google"
     budgets = ("tokens",)
 
@@ -104,9 +104,9 @@ def _kind(ask: Ask) -> str:
         if ask.agent.startswith(kind):
             return kind
     raise NotLaunched(
-        f"a budget goes into the launch, and it is not known here whether the agent {ask.agent} takes one. Say what it "
-        f"is: --set agent_config.type={_CAPPED}, or another type, such as dynamic, whose agents only Nightlatch ends "
-        f"when they are over budget"
+        f"nothing was launched: we do not know whether Google can enforce a budget for the agent {ask.agent}. Name its "
+        f"type: --set agent_config.type={_CAPPED} (Google enforces it), or another type, such as dynamic (Nightlatch "
+        f"polls its usage, and cancels it when it is over budget)"
     )
 
 

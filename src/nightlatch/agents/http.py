@@ -144,7 +144,7 @@ class VendorClient:
             except OSError as error:
                 connection.close()
                 trouble = error
-        raise trouble or OSError("it has no address")
+        raise trouble or OSError(f"{self._host} has no address")
 
     def _socket(self, *kind: int) -> Any:
         if not self._secure:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def limits(adapter: Adapter, tariff: Tariff, model: str, given: Mapping[str, float]) -> dict[str, Any]:
-    """The `usd` and `tokens` of an ask. Raises if the vendor can enforce a cap but we cannot compute it: nothing is
-    launched without one."""
+    """The `usd` and `tokens` of an `Ask`: what the vendor itself can enforce. Raises if we cannot compute that: an
+    agent must not be launched without a cap that its vendor could enforce."""
     for unit, amount in given.items():
         if amount <= 0:
             raise OverBudget(f"nothing is left of the budget in {unit}: nothing is launched")
@@ -24,13 +24,13 @@ def limits(adapter: Adapter, tariff: Tariff, model: str, given: Mapping[str, flo
     if usd is not None and "usd" in adapter.budgets:
         found["usd"] = usd
     elif usd is not None and adapter.budgets:
-        paid = tariff.tokens(model, usd, output="output" in adapter.budgets)
-        if paid is None:
+        affordable = tariff.tokens(model, usd, output="output" in adapter.budgets)
+        if affordable is None:
             raise UsageError(
                 f"there is no price for {model}, so a budget in usd cannot be given to the vendor. Name the model that "
                 f"it uses (--set priced_as=MODEL), or state a price in [prices] of nightlatch.toml"
             )
-        tokens = paid if tokens is None else min(tokens, paid)
+        tokens = affordable if tokens is None else min(tokens, affordable)
     if tokens is not None and {"tokens", "output"} & set(adapter.budgets):
         if tokens < 1:
             raise OverBudget("what is left of the budget does not pay for a token: nothing is launched")

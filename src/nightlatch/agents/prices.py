@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from subprocess import Popen
 
-_PATIENCE = 60.0  # seconds
+_PATIENCE = 60.0  # seconds for a lookup
 
 
 class Tariff:
@@ -43,7 +43,7 @@ class Tariff:
         if not wait and process.poll() is None:
             return None
         rates = light.loads(process.communicate(timeout=_PATIENCE)[0] or b"null")
-        prices = {kind: tuple((a, rate) for a, rate in tiers) for kind, tiers in (rates or {}).items()}
+        prices = {kind: tuple((above, rate) for above, rate in tiers) for kind, tiers in (rates or {}).items()}
         self._known[model] = Price(model=model, rates=prices) if prices else None
         return self._known[model]
 

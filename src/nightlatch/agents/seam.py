@@ -80,7 +80,7 @@ class Ask:
     labels: Mapping[str, str]  # identify the run and the launch, for vendors that store labels
     usd: float | None = None  # what may be spent; None: no cap
     tokens: int | None = None
-    since: str = ""  # no trace of this launch is older; as in 2026-11-17T02:00:00Z
+    since: str = ""  # the launch is not older than this; as in 2026-11-17T02:00:00Z
 
 
 @value(frozen=True, kw_only=True)
@@ -109,7 +109,7 @@ def poll(adapter: Adapter, handle: str) -> Seen:
     try:
         seen = adapter.poll(handle)
         if seen.status not in STATUSES:
-            raise Unclear(f"the adapter answered with a status that is not one: {seen.status!r}")
+            raise Unclear(f"the adapter returned an unknown status: {seen.status!r}")
         usd = None if seen.usd is None else float(seen.usd)
         return replace(
             seen,

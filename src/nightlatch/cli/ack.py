@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
     parser.add_flag("--json", "print each run as JSON")
     args = parser.parse_args(argv)
     if bool(args.run) == args.all:
-        raise UsageError(f"name the runs to clear, or all: {advice.command('ack', '--all')}")
+        raise UsageError(f"name the runs that you have seen, or all: {advice.command('ack', '--all')}")
     reader = open_reader(args.store)
     runs = _all(reader) if args.all else [_named(reader, text) for text in args.run]
     ledger = open_for(reader.url)
@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
 
 
 def _all(reader: StoreReader) -> list[RunRow]:
-    return [seen.run for seen in overview(reader, None).needs_you.runs if _may_be_cleared(reader, seen.run)]
+    return [seen.run for seen in overview(reader, None).needs_you.runs if _may_be_acknowledged(reader, seen.run)]
 
 
 def _named(reader: StoreReader, text: str) -> RunRow:
@@ -61,10 +61,10 @@ def _named(reader: StoreReader, text: str) -> RunRow:
     if status in NEEDS_DECISION:
         decide = advice.command("resolve", run.id)
         raise InDoubt(f"{title(run)} is {status}: it needs a decision, not only a look. Check it, then: {decide}")
-    if not _may_be_cleared(reader, run):
-        raise UsageError(f"{title(run)} is {status}: it does not need you, so there is nothing to clear")
+    if not _may_be_acknowledged(reader, run):
+        raise UsageError(f"{title(run)} is {status}: it does not need you, so there is nothing to mark as seen")
     return run
 
 
-def _may_be_cleared(reader: StoreReader, run: RunRow) -> bool:
+def _may_be_acknowledged(reader: StoreReader, run: RunRow) -> bool:
     return reader.status(run) in statuses.FAILURES or is_shut_down(reader, run)

@@ -20,7 +20,8 @@ list      agents that have not ended as far as we know: their run, start and usa
           with --provider also agents at the vendor that carry our label but belong to no run here
 show      one agent, as the ledger and its vendor show it now
 cancel    end one by its handle, and wait until the vendor confirms it
-attach    RUN HANDLE: say that the launch in doubt of RUN created this agent. Its next start continues with it
+attach    RUN HANDLE: RUN's launch is in doubt, and this is the agent that it created. The next start of RUN continues
+          with it
 
 The vendor's API key comes from the environment: ANTHROPIC_API_KEY, GEMINI_API_KEY, OPENAI_API_KEY. docs/agents.md
 shows how to write an adapter, in Python or as commands in any language."""
@@ -44,7 +45,8 @@ def main(argv: list[str]) -> int:
     parser = Parser("agent", _PURPOSE, _EXAMPLES)
     parser.usage = "nightlatch agent run NAME --provider P --agent ID --input TEXT [options] | VERB [RUN] [HANDLE]"
     parser.add_argument("verb", choices=_VERBS, metavar="VERB", help=", ".join(_VERBS))
-    parser.add_argument("names", metavar="NAME", nargs="*", help="run: the job; attach: RUN HANDLE; else the HANDLE")
+    places = "run: the job; show, cancel: HANDLE; attach: RUN HANDLE"
+    parser.add_argument("names", metavar="NAME", nargs="*", help=places)
     add_ask(parser)
     parser.add_flag("--all", "list: also agents that have ended")
     parser.add_flag("--json", "list, show: print JSON")

@@ -74,7 +74,7 @@ def _settings() -> AlertSettings:
 def _test(only: str | None) -> int:
     settings = _settings()
     if only and only not in settings.transports:
-        raise UsageError(f"there is no transport {only!r}: there is {', '.join(settings.transports)}")
+        raise UsageError(f"there is no transport {only!r}: use {', '.join(settings.transports)}")
     failed = 0
     for name in [only] if only else settings.transports:
         id_ = f"{TEST}:{identity.new_id()[:12]}"
@@ -93,7 +93,7 @@ def _test(only: str | None) -> int:
 def _send(store: str | None, *, follow_on: bool) -> int:
     where = existing(store) if not follow_on else url.resolve(store)
     if follow_on:
-        # A store's own folder may be away with it: what is known about that is kept elsewhere.
+        # When the store is unreachable, its folder may be too: what alerts about that need is kept elsewhere.
         folder = storage.folder_for(hide_password(where))
         follow.forever(where, folder, lambda: alerts_of(place.find()) if place.find() else None, stop=0)
     elif place.find() and (settings := alerts_of(place.find())):

@@ -14,13 +14,13 @@ Check that nobody has tampered with the journal.
 verify   read every entry; report the first entry of each chain that was changed, removed or moved, and every run,
          attempt, usage, item and effect that differs from its entries. The owner of the database could rewrite a
          whole chain: pass heads (a chain's last hash) that you kept elsewhere, and this is found too, as are a
-         missing tail and a forged prune. Whole log lines are best: their time shows what a prune was allowed to
-         remove.
+         missing tail and a forged prune. If you can, pass whole log lines: their time shows what a prune was
+         allowed to remove.
 head     print the head of every job's chain; keep it where the journal's owner cannot change it. The log line of
          a finished run has one too (head=…).
 
 If you prune earlier than $NIGHTLATCH_KEEP (90d), as with `nightlatch prune --keep`, keep a new head afterwards:
-verify accepts such a prune only if a head is newer."""
+verify accepts such a prune only with a head that is newer than it."""
 
 _EXAMPLES = """\
   nightlatch audit verify
@@ -64,16 +64,16 @@ def _verify(verdict: AuditResult, as_json: bool) -> int:
         print(printable(str(found)))
     if verdict.breaks:
         raise _JournalBroken(
-            f"the journal is broken: {len(verdict.breaks)} of its {verdict.chains} chains. What is before the entries "
-            f"named above is intact; compare what follows, and the rows, with the runs' logs and with a backup"
+            f"the journal is broken: {len(verdict.breaks)} of its {verdict.chains} chains. Entries before those named "
+            f"above are intact; compare the later ones, and the runs, with runs.log and with a backup"
         )
     if verdict.unproven:
         raise _JournalBroken(
-            f"the heads of {', '.join(verdict.unproven)} are older than what retention has left, so they prove "
-            f"nothing: give newer ones, or the log lines that they came with"
+            f"the heads of {', '.join(verdict.unproven)} are older than the oldest entry that was not pruned, so "
+            f"they prove nothing: pass newer ones, or the whole log lines that contain them"
         )
     heads = f", {verdict.compared} kept heads found" if verdict.compared else ""
-    behind = f", {verdict.behind} older than what retention has left" if verdict.behind else ""
+    behind = f", {verdict.behind} older than the oldest entry that was not pruned" if verdict.behind else ""
     print(f"the journal is intact: {verdict.entries} entries in {verdict.chains} chains{heads}{behind}")
     return 0
 
@@ -89,7 +89,7 @@ def _print_heads(heads: list[str], as_json: bool) -> int:
 
 
 def _kept(path: str) -> list[str]:
-    """The lines of a file with a head in them: a line is one, or is a log line that has one."""
+    """The lines of a file that are a head, or a log line with one."""
     found = []
     try:
         with open(path, encoding="utf-8", errors="replace") as file:

@@ -27,8 +27,8 @@ stays one word, and without --shell no shell is involved. The command also gets 
 and in NIGHTLATCH_ITEM, its key in NIGHTLATCH_KEY, and in NIGHTLATCH_IDEMPOTENCY_KEY a key for APIs that accept one.
 
 An item is identified by its key within NAME, so items may be reordered, added or removed. Exit code 0 means done,
-for good. Any other code means failed: --retries and the next start try the item again. Codes 64 to 78, except 69
-and 75, mean a permanent failure (`nightlatch fail` picks one): the item is set aside until --retry-failed or
+for good. Any other code means failed: --retries and the next start try the item again. Codes 64 to 78, except 69,
+75 and 76, mean a permanent failure (`nightlatch fail` picks one): the item is set aside until --retry-failed or
 `nightlatch resolve KEY again --batch NAME`. Code 76, which `nightlatch once` uses, means in doubt: the next start
 runs the command again. --lost decides about items that were killed from outside (SIGKILL), alone or with the whole
 batch: doubt (they need `nightlatch resolve`) or again. A key that occurs twice is done once. If most of the last
@@ -94,7 +94,7 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
     import shlex
     from pathlib import Path
 
-    from ..runtime.child.batches.item_workspaces import check
+    from ..runtime.child.batches.item_workspaces import check as check_publish
     from ..runtime.shared.batches.items import ItemReader
     from ..runtime.shared.batches.template import CommandTemplate
 
@@ -125,7 +125,7 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
     if not fields and not args.provider and not args.quiet and sys.stderr.isatty():  # xargs would append the item
         how = "gets each item on standard input and in NIGHTLATCH_ITEM"
         print(f"nightlatch: the command has no placeholder such as {{}}, so it {how}", file=sys.stderr)
-    check(list(batch.publish))
+    check_publish(list(batch.publish))
     return batch
 
 
@@ -144,7 +144,7 @@ def _keep(items: str) -> None:
 
 
 def _show(batch: Batch, store: str | None, as_json: bool) -> int:
-    """No lease, no claim, no command: what the ledger knows now, and what that leaves."""
+    """Print what would be done, by what the ledger knows now; claim and start nothing."""
     import shlex
 
     from ..observe.reader import NoStore
@@ -172,11 +172,11 @@ def _show(batch: Batch, store: str | None, as_json: bool) -> int:
         if item is None:
             continue
         try:
-            words, lands = command.argv(item.content), workspaces.targets(item.content)
+            words, targets = command.argv(item.content), workspaces.targets(item.content)
             if as_json:
-                print_json({"version": 1, "key": item.key, "command": words, "publish": lands})
+                print_json({"version": 1, "key": item.key, "command": words, "publish": targets})
             else:
-                print(f"would do {item.key}: {shlex.join(words)}" + "".join(f", publish {to}" for to in lands))
+                print(f"would do {item.key}: {shlex.join(words)}" + "".join(f", publish {to}" for to in targets))
             count += 1
         except BadItem as error:
             selection.bad.append(reader.bad(item.line, error))
@@ -185,7 +185,7 @@ def _show(batch: Batch, store: str | None, as_json: bool) -> int:
     for double in selection.doubles:
         print(f"nightlatch: line {double.line}: {double.key} occurs more than once", file=sys.stderr)
     print(
-        f"{count} to do, {selection.skipped} done, {len(selection.in_doubt)} in doubt, {selection.doubled} doubled, "
+        f"{count} to do, {selection.skipped} done, {len(selection.in_doubt)} in doubt, {selection.doubled} repeated, "
         f"{len(selection.bad)} unreadable" + (f", {len(selection.aside)} set aside" if selection.aside else ""),
         file=sys.stderr if as_json else sys.stdout,
     )

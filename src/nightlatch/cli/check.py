@@ -36,7 +36,7 @@ from .only_people import require_person
 
 _PURPOSE = """\
 Check nightlatch.toml: print every mistake with its line number (exit code 78), and check that its store can be reached
-(69 if not). If the file is valid, print for each job when it is due next, and around the next change of clocks; whether
+(69 if not). If the file is valid, print for each job its next slots, and those around the next clock change; whether
 its program is found with the PATH of the service; which machines may run it; and what happens to its slots while this
 machine sleeps.
 
@@ -90,22 +90,22 @@ def main(argv: list[str]) -> int:
         "--asleep", metavar="HOURS", help="simulate the next 30 days with this machine asleep, as in 23:00-07:00"
     )
     parser.add_flag("--apply", "put this file's jobs into force on all machines")
-    parser.add_flag("--json", "one JSON object a job")
+    parser.add_flag("--json", "one JSON object per job")
     args = parser.parse_args(argv)
     config = load(place.require())
     if args.apply:
         return _apply(config, args.store)
     if args.asleep:
         return _play(config, asleep.parse(args.asleep), args.json)
-    known, away = _rows(config, args.store)
+    known, store_error = _rows(config, args.store)
     found = _checked(config, args.store, known)
     if args.json:
         for one in found:
             print_json(one.facts())
     else:
-        _show(config, found, args.store, valid=away is None)
-    if away:
-        raise away
+        _show(config, found, args.store, valid=store_error is None)
+    if store_error:
+        raise store_error
     return 0
 
 
@@ -133,26 +133,26 @@ def _elsewhere(config: Config, store: str | None) -> dict[str, str]:
     try:
         folder = url.connect(store).folder
     except (UsageError, StoreUnreachable):
-        return {}  # `_rows` has it
+        return {}  # `_rows` reports it
     return Served(folder, config.path).elsewhere(config.jobs)
 
 
 def _rows(config: Config, store: str | None) -> tuple[dict[str, rows.Row], StoreUnreachable | None]:
-    """The jobs' rows, where there is a store yet; and why it does not answer."""
+    """The jobs' rows, none before the store exists; and the error if it cannot be used."""
     where = url.resolve(store)
     try:
         existing(where)
         return {cursor.job: rows.read(cursor) for cursor in url.connect(where).cursors()}, None
     except NoStore:
-        return {}, _unmade(where)
+        return {}, _why_not_created(where)
     except UsageError as error:
         raise BadConfig(f"{shown(config.path)}: store: {error}") from None
     except StoreUnreachable as error:
         return {}, StoreUnreachable(f"while the store does not answer, nothing starts and slots wait: {error}")
 
 
-def _unmade(where: str) -> StoreUnreachable | None:
-    """Why a store that is not there yet cannot be made; the first start makes it."""
+def _why_not_created(where: str) -> StoreUnreachable | None:
+    """Why the first start would fail to create the store; None if it can."""
     if url.ledger_of(where) != url.BESIDE:
         return None
     folder = os.path.dirname(os.path.abspath(url.folder_of(where)))
@@ -165,14 +165,14 @@ def _unmade(where: str) -> StoreUnreachable | None:
 
 def _stage(job: Job, row: rows.Row | None) -> str:
     if row is None and not job.stage:
-        return 'unattended: it runs alone from its first slot; to let it earn that, begin with stage = "manual"'
+        return 'unattended from its first slot; to watch it first, set stage = "manual"'
     return sentence(job, row)
 
 
 def _machines(job: Job, shared: bool) -> str:
     here, place_of_this = identity.host(), hosts.turn(job.hosts, identity.host())
     if not job.hosts:
-        return "any that serves this store" if shared else "this one: its store is a file here"
+        return "any that serves this store" if shared else "only this one: the store is a file on it"
     order = ", then ".join(job.hosts)
     if place_of_this is None:
         return f"{order}; not this one ({here})"
@@ -187,7 +187,7 @@ def _sleeping(job: Job, shared: bool) -> str:
     if job.catch_up == NONE:
         return f"{others}slots are skipped"
     bound = "" if job.late is None else f", unless that is more than {duration.show(job.late)} late"
-    return f"{others}the newest missed slot runs after the wake{bound}"
+    return f"{others}the newest missed slot runs when this machine wakes{bound}"
 
 
 def _how_to_start() -> str:
@@ -229,7 +229,7 @@ def _lines(one: Checked) -> list[tuple[str, str]]:
     if one.crontab:
         found.append(("twice", f"your crontab starts it too; remove this line (crontab -e): {one.crontab}"))
     if one.elsewhere:
-        found.append(("also in", f"{one.elsewhere}, with the same store: there they are one job. Rename one of them"))
+        found.append(("also in", f"{one.elsewhere}: with the same store, both count as one job. Rename one of them"))
     return found
 
 
@@ -272,11 +272,8 @@ def _apply(config: Config, store: str | None) -> int:
         standing = definitions.judge(row, mine, last, shared=url.ledger_of(where) != url.BESIDE)
         JobSlots(the_store, ledger, name, person()).define(mine)
         applied += 1
-        was = "a newer one" if standing == definitions.OLD else "another one"
-        print(
-            printable(
-                f"{name}: in force as this file has it. On the other machines, whose file has {was}, run git pull"
-            )
-        )
-    print(f"{applied} job{'' if applied == 1 else 's'} changed" if applied else "every job is in force as it is here")
+        older = ", although another machine had a newer one" if standing == definitions.OLD else ""
+        print(printable(f"{name}: this file's version is in force now{older}. On the other machines: git pull"))
+    unchanged = "every job was already in force as in this file"
+    print(f"{applied} job{'' if applied == 1 else 's'} changed" if applied else unchanged)
     return 0

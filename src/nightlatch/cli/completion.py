@@ -52,12 +52,12 @@ complete -c nightlatch -k -a '(__nightlatch_words)'
 """,
 }
 
-_RUNS = 20  # of the newest
+_RUNS = 20  # how many of the newest runs are offered
 
 
 def main(argv: list[str]) -> int:
     parser = Parser("completion", _PURPOSE, _EXAMPLES)
-    shells = tuple(SCRIPTS) if argv[:1] != ["words"] else ("words",)  # what the scripts call
+    shells = tuple(SCRIPTS) if argv[:1] != ["words"] else ("words",)  # hidden: the scripts call it
     parser.add_argument("shell", metavar="SHELL", choices=shells, help="bash, zsh or fish")
     parser.add_argument("words", metavar="WORD", nargs="*", hidden=True)
     args = parser.parse_args(argv[: argv.index("--")] if "--" in argv else argv)
@@ -76,7 +76,7 @@ def candidates(before: list[str], typed: str) -> list[Candidate]:
 
 
 def _all(before: list[str], typed: str) -> Iterator[Candidate]:
-    words = [word for at, word in enumerate(before) if not (word in _PLACE or (at and before[at - 1] in _PLACE))]
+    words = [word for at, word in enumerate(before) if not (word in _ANYWHERE or (at and before[at - 1] in _ANYWHERE))]
     if not words or words == ["help"]:
         yield from COMMANDS.items()
         return
@@ -85,9 +85,9 @@ def _all(before: list[str], typed: str) -> Iterator[Candidate]:
         return
     arguments = parser_of(command).arguments
     options = {one.name: one for one in arguments if not one.positional and not one.hidden}
-    open_option = options.get(rest[-1]) if rest else None
-    if open_option and not open_option.flag:
-        yield from _values(open_option, command)
+    option_before = options.get(rest[-1]) if rest else None
+    if option_before and not option_before.flag:
+        yield from _values(option_before, command)
     elif typed.startswith("-"):
         yield from ((one.name, one.help) for one in options.values())
     else:
@@ -129,15 +129,15 @@ def _known(kinds: str) -> Iterator[Candidate]:
 
         jobs = dict.fromkeys(stages.configured(), "a job of nightlatch.toml")
         for run in reader.ledger.runs(limit=10 * _RUNS):
-            jobs.setdefault(run.job, f"ran, {run.status}")
+            jobs.setdefault(run.job, f"last run {run.status}")
         yield from jobs.items()
     if "leases" in kinds:
         for record in reader.store.records():
             yield record.name, f"held by {record.holder}" if record.grant else "free"
 
 
-_PLACE = ("--store", "--config")
-_SOURCES = {  # (command, metavar) → what is known of it; "" for any command
+_ANYWHERE = ("--store", "--config")  # options that may come before the command too
+_SOURCES = {  # (command or "" for any, metavar) → where its values come from
     ("", "RUN"): "runs jobs",
     ("", "RUN|JOB"): "runs jobs",
     ("resolve", "WHAT"): "runs jobs",

@@ -17,7 +17,7 @@ from ..system.identity import person
 from .arguments import Namespace, Parser
 from .reading import open_reader
 
-_LOOKED_AT = 200  # runs of a job that is named instead of a run
+_SEARCHED = 200  # how many of a job's newest runs, if a job is named instead of a run
 
 
 def title(run: RunRow) -> str:
@@ -48,7 +48,7 @@ def named_run(parser: Parser, argv: list[str], among: tuple[str, ...] = ()) -> t
 
 def run_of_job(reader: StoreReader, job: str, among: tuple[str, ...]) -> RunRow | None:
     """The run that a job's name means; None if there is no such job. Raises `UsageError` if several are possible."""
-    found = [run for run in reader.ledger.runs(job=job, limit=_LOOKED_AT) if not run.parent]
+    found = [run for run in reader.ledger.runs(job=job, limit=_SEARCHED) if not run.parent]
     meant = [run for run in found if reader.status(run) in among]
     if len(meant) > 1:
         each = ", ".join(run.id for run in meant)
@@ -57,7 +57,8 @@ def run_of_job(reader: StoreReader, job: str, among: tuple[str, ...]) -> RunRow 
 
 
 def decide(reader: StoreReader, run: RunRow, verb: Callable[[Ledger, str, str], RunRow]) -> RunRow:
-    """The run after `verb`. If it cannot be decided, the exit code is 76 if it needs another decision, else 64."""
+    """Apply the decision `verb` and return the run. If that is not possible: exit code 76 if the run needs another
+    decision, else 64."""
     try:
         return verb(open_for(reader.url), run.id, person())
     except RunEnded as ended:

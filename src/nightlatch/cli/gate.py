@@ -26,8 +26,8 @@ gate of a database (postgresql://user@host/database#articles, sqlite:////path/to
 show      show the target's marks (each lease's newest token), refused writes, and tables with triggers
 adopt     hand the gate over to this store, when it replaces another store for good. Holders of the other store are
           refused from then on; first make sure that none of them is still working
-forget    remove a target that is gone for good from the gates that each holder of --lease NAME seals; if one cannot
-          be sealed, nobody gets the lease
+forget    stop sealing a target that is gone for good. Each new holder of --lease NAME seals all gates of that lease,
+          and if one cannot be sealed, nobody gets the lease
 install   put triggers on tables of a database: SQL without the newest holder's token then fails there, also from
           psql and the sqlite3 shell
 remove    remove the triggers: from each --table, or from all tables. The marks stay

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable
 
 _ENTRY = re.compile(r"(\S+(?: \S+)*  +)(\S.*)")  # a word or two, a gap, and what it means
-_WIDEST = 26  # of what is explained at its side; a longer one has a line to itself
+_WIDEST = 26  # characters of a word in the left column; the meaning of a longer one begins on the next line
 
 
 def width() -> int:
@@ -16,7 +16,7 @@ def width() -> int:
 
 
 def prose(text: str) -> list[str]:
-    """Paragraphs and lists, filled anew."""
+    """Paragraphs and lists, wrapped to the width."""
     lines: list[str] = []
     for block in text.split("\n\n"):
         lines += ["", *_block(block.splitlines())] if lines else _block(block.splitlines())
@@ -27,6 +27,7 @@ def _block(lines: list[str]) -> list[str]:
     parts: list[tuple[str, str]] = []  # (the word at its left, the text)
     for line in lines:
         entry = _ENTRY.fullmatch(line)
+        # A block has at most one list, perhaps with a text before it.
         if entry and (not parts or parts[-1][0] or len(parts) == 1):
             parts.append((entry[1], entry[2]))
         elif parts and (line.startswith(" ") or not parts[-1][0]):
@@ -44,7 +45,7 @@ def _fill(before: str, indent: int, text: str) -> list[str]:
 
 
 def table(rows: Iterable[tuple[str, str]]) -> list[str]:
-    """Words with what they mean at their side."""
+    """Words in the left column, their meanings in the right one."""
     found = list(rows)
     room = min(_WIDEST, max((len(word) for word, _ in found), default=0)) + 4
     lines = []
@@ -65,7 +66,7 @@ def usage(text: str) -> list[str]:
 
 
 def examples(text: str) -> list[str]:
-    """Commands, which stay what they are: a long one goes on in the next line, its remark comes before it."""
+    """Commands. A long one is continued after a backslash, and its remark moves to the line before it."""
     lines: list[str] = []
     for line in text.splitlines():
         command, gap, remark = line.partition("  #")
@@ -89,7 +90,7 @@ def _folded(command: str) -> list[str]:
 
 
 def _break(line: str) -> int:
-    """Where a shell reads a space between two words, as far to the right as there is room; 0: nowhere."""
+    """The last space outside quotes at which the line can be broken to fit; 0: there is none."""
     quote, found = "", 0
     for at, letter in enumerate(line[: width() - 2]):
         if letter in "'\"" and quote in ("", letter):

@@ -87,7 +87,7 @@ def _crontab(file: str | None, folder: str) -> list[reading.CrontabLine]:
     else:
         text = crontab.read()
     if text is None:
-        raise UsageError("there is no `crontab` here: name a file, nightlatch init --from-crontab FILE")
+        raise UsageError("`crontab -l` does not work here: name a file, nightlatch init --from-crontab FILE")
     return reading.read(text, home=os.path.expanduser("~"), folder=folder, system=system)
 
 

@@ -43,10 +43,10 @@ def main(argv: list[str]) -> int:
         if not _pass_on(folder, args.raw, None):
             print(f"nightlatch: run {run.id} of {run.job} ({run.status}) has printed nothing", file=sys.stderr)
         return 0
-    over = _Over(reader, run)
-    _pass_on(folder, args.raw, over)
-    then = advice.text(next_of(reader, run, over.status))
-    print(f"nightlatch: run {run.id} of {run.job} is {over.status}: {then}", file=sys.stderr)
+    has_ended = _HasEnded(reader, run)
+    _pass_on(folder, args.raw, has_ended)
+    then = advice.text(next_of(reader, run, has_ended.status))
+    print(f"nightlatch: run {run.id} of {run.job} is {has_ended.status}: {then}", file=sys.stderr)
     return 0
 
 
@@ -63,8 +63,8 @@ def _explain(run: RunRow, follow: bool) -> None:
         raise UsageError(f"there is no output of run {run.id} ({run.status}) here: {advice.command('show', run.id)}")
 
 
-class _Over:
-    """Has the run ended, or its holder gone? Called often; reads the ledger rarely."""
+class _HasEnded:
+    """Has the run ended, or lapsed? Called often; reads the ledger rarely."""
 
     def __init__(self, reader: StoreReader, run: RunRow) -> None:
         self._reader, self._run, self._look_at = reader, run.id, 0.0
@@ -77,12 +77,12 @@ class _Over:
         return self.status not in statuses.OPEN
 
 
-def _pass_on(folder: str, raw: bool, over: _Over | None) -> bool:
+def _pass_on(folder: str, raw: bool, has_ended: _HasEnded | None) -> bool:
     """Print the output; was there any?"""
     from ..system.strip_ansi import AnsiStripper
 
     plain, out, some = AnsiStripper(), sys.stdout.buffer, False
-    for data in kept_output.follow(folder, over) if over else kept_output.read(folder):
+    for data in kept_output.follow(folder, has_ended) if has_ended else kept_output.read(folder):
         some = some or bool(data)
         out.write(data if raw else plain.feed(data))
         out.flush()

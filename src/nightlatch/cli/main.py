@@ -187,7 +187,7 @@ def _dispatch(argv: list[str]) -> int:
             ("--store URL", f"{examples()} ({_STORE})"),
             ("--config FILE", _CONFIG),
             ("-V, --version", "print the version"),
-            ("-h, --help", "this text; nightlatch COMMAND --help, or nightlatch help COMMAND, for a command's"),
+            ("-h, --help", "this text; nightlatch COMMAND --help, or nightlatch help COMMAND, for one command"),
         ]
         lines = [*helptext.usage(_USAGE), "", *helptext.prose(_PURPOSE), "", "commands:"]
         lines += [*helptext.table(COMMANDS.items()), "", "options:", *helptext.table(rows)]

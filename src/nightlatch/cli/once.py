@@ -29,8 +29,9 @@ or failed (it was not done), or again.
 --probe CMD checks: exit code 0 means done, 1 not done, anything else unknown. "Done" is believed at once. "Not
 done" is believed only after --timeout (plus up to 10s for the command to end) and --settle: until then a request
 may still be in a server's queue although its client is gone. So choose a --timeout that fits the work, and a --wait
-longer than both together: then a call that is left in doubt waits and finds out. It says that it is waiting; Ctrl-C
-stops that at once (76). After a crash, --settle starts when the old command is found to be gone.
+longer than --timeout and --settle together: then a call that is left in doubt waits until the probe can decide. It
+says that it is waiting; Ctrl-C ends the wait at once (exit 76). After a crash, --settle starts when the old command
+is found to be gone.
 
 The command gets NIGHTLATCH_KEY, and NIGHTLATCH_IDEMPOTENCY_KEY to pass to an API that accepts one; it is the same
 at every try."""
@@ -83,8 +84,8 @@ def main(argv: list[str]) -> int:
     if not command:
         raise UsageError("no command given: nightlatch once KEY -- CMD …")
     if args.json:
-        return _print_as_json(args, command)
-    return _print(_do(args, command))
+        return _print_json_outcome(args, command)
+    return _print_outcome(_do(args, command))
 
 
 def _do(args: Namespace, command: list[str]) -> EffectOutcome:
@@ -137,7 +138,7 @@ def _fingerprint(text: str) -> str:
         raise UsageError(f"--input {text}: {error.strerror}") from error
 
 
-def _print(outcome: EffectOutcome) -> int:
+def _print_outcome(outcome: EffectOutcome) -> int:
     if outcome.status == "skipped":
         printing.verbatim(outcome.result)
         print(printable(outcome.message), file=sys.stderr)
@@ -146,8 +147,8 @@ def _print(outcome: EffectOutcome) -> int:
     return outcome.exit_code
 
 
-def _print_as_json(args: Namespace, command: list[str]) -> int:
-    """One object, also when it is in doubt or being done by another: a program reads it."""
+def _print_json_outcome(args: Namespace, command: list[str]) -> int:
+    """Print one object, even if the effect is in doubt or another process is doing it: a program reads this."""
     from .json_out import print_json
 
     facts: dict[str, object] = {"version": 1, "key": args.key, "scope": args.scope}

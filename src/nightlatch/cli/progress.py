@@ -9,7 +9,7 @@ from .arguments import Parser
 _PURPOSE = """\
 Inside a run: report how far it is. With `--progress report`, a run whose number grows is not stalled.
 
-DONE is a number or DONE/TOTAL."""
+DONE and TOTAL are whole numbers."""
 
 
 def main(argv: list[str]) -> int:

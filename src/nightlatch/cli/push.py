@@ -21,8 +21,8 @@ three times. It never force-pushes. Use it inside `nightlatch lock NAME -- CMD â
 eval "$(nightlatch lease acquire NAME)". Inside `nightlatch run` the supervisor pushes and records it: with --done
 KEY, if an attempt dies after pushing, the next one does not push again.
 
-The last commit gets trailers (Nightlatch-Job, Nightlatch-Run, Nightlatch-Token), unless it is signed or already
-shared. With --done KEY the key is marked done in the same push if the store is the same remote (--store
+The last commit gets trailers (Nightlatch-Job, Nightlatch-Run, Nightlatch-Token), unless it is signed or others
+already have it. With --done KEY the key is marked done in the same push if the store is the same remote (--store
 git+origin), otherwise right after it; if it is already done, nothing is pushed."""
 
 _EXAMPLES = """\

@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--since", metavar="TIME", default="30d", help="how far to look back, or a day (default 30d)")
     parser.add_argument("--skip", metavar="TIME", help="do not run this slot")
     parser.add_argument(
-        "--from", metavar="TIME", help="after a wrong clock: schedule the job's slots from this time on again"
+        "--from", metavar="TIME", help="after a wrong clock: go back, and schedule the job from this time on"
     )
     parser.add_flag("--json", "one JSON object per line")
     args = parser.parse_args(argv)

@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
     if args.what == "send":
         return _send(args.store, args.run, go_on=args.follow)
     if args.run:
-        raise UsageError(f"traces {args.what!r}: use a run, or send")
+        raise UsageError(f"unexpected argument {args.run!r}: only `nightlatch traces send` takes a second one")
     reader = open_reader(args.store)
     found = spans.of_run(reader.ledger, reader.run(args.what))
     for line in [] if args.json else _tree(found):

@@ -119,7 +119,7 @@ def install(connection: Connection[Any], gate: str, table: str) -> None:
     for each in _parts(connection, table):
         others = [its for name, its in _all(connection) if name == each and its != gate]
         if others:
-            raise UsageError(f"{each} is behind the gate {others[0]} already: remove that first")
+            raise UsageError(f"{each} already has the triggers of the gate {others[0]}: remove those first")
         _drop(connection, each)
         for trigger, verbs in (("nightlatch_write", "INSERT OR UPDATE OR DELETE"), ("nightlatch_truncate", "TRUNCATE")):
             connection.execute(

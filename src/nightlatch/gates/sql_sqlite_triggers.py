@@ -46,7 +46,7 @@ def install(connection: sqlite3.Connection, gate: str, table: str) -> None:
     table = _spelled(connection, table)
     others = [its for its in _gates(connection, table) if its != gate]
     if others:
-        raise UsageError(f"{table} is behind the gate {others[0]} already: remove that first")
+        raise UsageError(f"{table} already has the triggers of the gate {others[0]}: remove those first")
     remove(connection, gate, [table])
     refusal = _text(
         f"nightlatch: {table} is behind the gate {gate}, and the token that was offered is not its current one. "

@@ -61,7 +61,7 @@ class AuditResult:
     entries: int
     chains: int
     compared: int  # heads kept elsewhere that were found
-    behind: int  # heads kept elsewhere that are older than what retention has left
+    behind: int  # heads kept elsewhere that are older than the oldest entry that was not pruned
     unproven: tuple[str, ...]  # chains that have only such heads, and no log line's time to judge them by
     breaks: tuple[Break, ...]  # the first one of each chain that is broken, jobs' chains first
 

@@ -51,7 +51,7 @@ def step(digest: str, key: str, status: str, tries: int, result: str, reason: st
         raise ValueError(f"a step cannot be {status!r}")
     if len(digest) != 32 or not _HEX.issuperset(digest):
         raise ValueError(f"{digest!r} is not a digest: 32 hexadecimal digits are needed")
-    # A step is a line where the next attempt reads it, and JSON is the same without its line's ends.
+    # The next attempt reads one step per line, and JSON means the same without its line breaks.
     return digest, clean(key), status, int(tries), kept(str(result)).replace("\n", " "), clean(reason)
 
 

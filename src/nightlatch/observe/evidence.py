@@ -22,8 +22,8 @@ def findings(reader: StoreReader, row: Row, job: Job) -> list[Finding]:
     """Each condition of a promotion out of its stage, and whether it is met."""
     stage = stages.of(row, job.stage)
     needed = stages.needed(stage, job.promote_after)
-    runs = f"{row.clean} clean run{'' if row.clean == 1 else 's'} as {stage} under the definition in force"
-    found = [Finding(good=row.clean >= needed, sentence=f"{runs}, of {needed}")]
+    runs = f"{row.clean} clean run{'' if row.clean == 1 else 's'} as {stage} with the current definition"
+    found = [Finding(good=row.clean >= needed, sentence=f"{runs} ({needed} needed)")]
     undecided = [run for status in statuses.NEEDS_PERSON for run in reader.ledger.runs(job=row.job, status=status)]
     undecided_elsewhere = open_decisions.elsewhere(reader, row.job)
     open_ = len(undecided) + len(undecided_elsewhere)

@@ -18,7 +18,7 @@ from .reader import StoreReader
 
 
 def sentence(job: Job, row: Row | None) -> str:
-    """What becomes of its slots, how far it is, and the next command."""
+    """What happens to its slots, how far it is from a promotion, and the next command."""
     stage = stages.of(row, job.stage)
     if stage == UNATTENDED:
         return "unattended: it runs alone"
@@ -30,12 +30,12 @@ def sentence(job: Job, row: Row | None) -> str:
         return f"manual: its slots are skipped; {far}; run it: {advice.command('run', job.name)}"
     if job.holds == stages.NOTHING:
         return f"supervised: {far}"
-    what = "what its scheduled runs make waits" if job.holds == WRITES else "its slots wait, unstarted,"
-    return f"{stage}: {what} for {advice.command('approve', job.name)}; {far}"
+    what = "the results of its scheduled runs wait for" if job.holds == WRITES else "its slots are not started before"
+    return f"{stage}: {what} {advice.command('approve', job.name)}; {far}"
 
 
 def configured() -> Mapping[str, Job]:
-    """The jobs of the file that counts here, if it can be read."""
+    """The jobs of the nightlatch.toml in use; none if it cannot be read."""
     try:
         file = place.find()
         return load(file).jobs if file else {}
@@ -44,7 +44,7 @@ def configured() -> Mapping[str, Job]:
 
 
 def earned(reader: StoreReader, known: list[Row]) -> list[Row]:
-    """Jobs that may be promoted. Nobody is promoted silently."""
+    """Jobs that may be promoted. No job is promoted automatically."""
     ready = [row for row in known if row.stage in (MANUAL, SUPERVISED) and row.clean]
     jobs = configured() if ready else {}
     return [row for row in ready if row.job in jobs and evidence.is_due(reader, row, jobs[row.job])]

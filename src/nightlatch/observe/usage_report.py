@@ -1,4 +1,4 @@
-"""What runs have used, by job, day, model, step and so on: sums, shares, a usual run, and where the month ends."""
+"""What runs have used, by job, day, model, step and so on: sums, shares, the usual run, a forecast for the month."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ..system import clock
 from .reader import StoreReader
 
 BY = ("job", "day", "model", "step", "agent", "kind", "tag", "host")
-REPORTED = ("step", "agent", "kind")  # of single reports, which are kept as long as their runs
+REPORTED = ("step", "agent", "kind")  # only single reports have these, and they are removed with their runs
 WITH_REPORTED = (*REPORTED, "job", "model", "tag")
 _COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # how a formula begins
-_DAYS = 14  # of a sparkline and a pace
-_RUNS = 20  # from which the median of a run is computed
+_DAYS = 14  # that a sparkline shows, and from which the pace is computed
+_RUNS = 20  # from which the usual run, a median, is computed
 _COLUMNS = ("runs", FAILED, "elapsed", "items", *UNITS)
 
 
@@ -36,8 +36,8 @@ class UsageRow:
     elapsed: float = 0.0
     items: int = 0
     share: float = 0.0  # of the money; where none was used, of the tokens, calls or units
-    usual_run: Amounts | None = None  # the medians of a run; None in reports without them
-    daily: tuple[float, ...] = ()  # what the share is of, for each of the last fourteen days
+    usual_run: Amounts | None = None  # the medians of the last runs; None in reports without them
+    daily: tuple[float, ...] = ()  # in the unit of the share, for each of the last fourteen days
 
 
 @value(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ def report(
         sums = reader.ledger.history.sums(by, _COLUMNS, job=job, since=since, until=until)
     size, none = len(by), (0,) * len(_COLUMNS)
     total = _row((), tuple(map(sum, zip(*(row[size:] for row in sums), strict=True))) or none)
-    if "model" in by or "tag" in by:  # runs are counted apart from them
+    if "model" in by or "tag" in by:  # runs are counted in rows without a model or tag: leave those out
         sums = [row for row in sums if any(row[size + len(_COLUMNS) - len(UNITS) :])]
     unit = next((name for name, amount in total.amounts.by_unit().items() if amount), "usd")
     daily = _daily(reader, by, job, unit) if "day" not in by and not _is_reported(by) else {}
@@ -127,7 +127,7 @@ def as_csv(found: UsageReport) -> str:
 
 
 def pace(reader: StoreReader, job: str | None = None) -> Pace | None:
-    """Of the current month of the ledger, by what the last fourteen days used."""
+    """The forecast for this month, in the ledger's time zone, from what the last fourteen days used."""
     today = date.fromisoformat(reader.ledger.history.day(clock.wall()))
     first = today.replace(day=1)
     begin = min(first, today - timedelta(days=_DAYS - 1))
@@ -168,7 +168,7 @@ def _row(
     by: tuple[str, ...], sums: tuple[int, ...], unit: str = "", whole: float = 0.0,
     daily: Mapping[tuple[str, ...], Sequence[float]] = MappingProxyType({}),
 ) -> UsageRow:  # fmt: skip
-    """`unit`, `whole`: what its share is of; without them it is the sum of all."""
+    """`whole`: the total in `unit`, of which this row has a share; the total row itself is made without them."""
     runs, failed, elapsed, items, *parts = sums
     used = amounts(dict(zip(UNITS, parts, strict=True)))
     share = getattr(used, unit) / whole if whole else 0.0 if unit else 1.0

@@ -23,14 +23,14 @@ _MOMENT = 60.0  # seconds
 class Beside:
     """A nightlatch process that ends with this one, however that ends: its standard input is a pipe that only we hold.
 
-    `wanted` is called at the start, and again whenever the file has changed.
+    `wanted` is called at the start, and again whenever nightlatch.toml has changed.
     """
 
     def __init__(self, store: str | None, *words: str, wanted: Callable[[], object] = lambda: True) -> None:
         self._words, self._wanted = words, wanted
         self._env = {**os.environ, url.ENV: store} if store else None  # not as an argument: it may hold a password
         self._process: subprocess.Popen[bytes] | None = None
-        self._started, self._pause, self._again = 0.0, _PAUSE, 0.0
+        self._started, self._pause, self._restart_at = 0.0, _PAUSE, 0.0
 
     def take_up(self) -> None:
         """Start it if it is wanted, and was not before."""
@@ -38,18 +38,18 @@ class Beside:
             if self._process is None and self._wanted():
                 self._start()
         except BadConfig:
-            pass  # the scheduler says so, and the file before this one stays in force
+            pass  # the scheduler reports it; the previous version of the file stays in force
 
     def revive(self, say: Callable[[str], None]) -> None:
         """Start it again if it has died."""
         if self._process is None or (code := self._process.poll()) is None:
             return
-        if not self._again:
+        if not self._restart_at:
             self._pause = _PAUSE if clock.now() - self._started > _MOMENT else min(self._pause * 2, _LONGEST)
-            self._again = clock.now() + self._pause
+            self._restart_at = clock.now() + self._pause
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
             say(f"`nightlatch {' '.join(self._words)}` {how}; it is started again in {self._pause:.0f} s")
-        elif clock.now() >= self._again:
+        elif clock.now() >= self._restart_at:
             self._start()
 
     def close(self) -> None:
@@ -60,4 +60,4 @@ class Beside:
         self.close()
         command = [sys.executable, "-m", "nightlatch", *self._words, "--config", place.find()]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, env=self._env)
-        self._started, self._again = clock.now(), 0.0
+        self._started, self._restart_at = clock.now(), 0.0

@@ -1,7 +1,8 @@
 """What this machine remembers of a file on another disk: while that disk is not mounted, the empty mount point looks as
 if the file had never existed.
 
-Remembered in the state folder, and only for files on another disk than that: notes beside a file would vanish with it.
+It is remembered in the state folder, since notes beside the file would vanish with it; only files on another disk than
+the state folder need this.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class AgentConformance:
             except Unclear:
                 pass
             else:
-                raise AssertionError("the reply was lost, and launch returned: did it try again?")
+                raise AssertionError("launch returned although its reply was lost: did it try again?")
         assert self.begun(ask) == 1, "work was begun more than once"
 
     def test_what_was_launched_is_found_again(self) -> None:

@@ -16,7 +16,7 @@ from ..observe.figures import count, money
 from ..system import clock, zone
 
 OK, BAD, WAIT, DOUBT, RUN, IDLE = "ok", "bad", "wait", "doubt", "run", "idle"  # colours of the style sheet
-TONES = {verdict.CALM: OK, verdict.DECIDE: WAIT, verdict.ALARM: ""}
+TONES = {verdict.CALM: OK, verdict.DECIDE: WAIT, verdict.ALARM: ""}  # "": red, the page's default for a verdict
 
 # status → (shape, colour, word)
 LOOKS = {
@@ -57,7 +57,7 @@ def short(text: str, longest: int = 300) -> str:
 
 
 def emphasis(sentence: str, tone: str) -> tuple[str, str, str]:
-    """(before, the coloured part, after): a good verdict is coloured after its comma, a bad one up to its reason."""
+    """(before, coloured, after): a good verdict is coloured after its first comma, a bad one up to its colon."""
     text, dot = (sentence[:-1], ".") if sentence.endswith(".") else (sentence, "")
     if tone in (OK, RUN):
         head, comma, rest = text.partition(", ")
@@ -67,7 +67,7 @@ def emphasis(sentence: str, tone: str) -> tuple[str, str, str]:
 
 
 def with_link(text: str, job: str, href: str) -> Markup:
-    """The reasons, with a link to the job that they end with."""
+    """The escaped text, in which "by JOB." links to the job."""
     before, named, behind = printable(text).partition(f"by {printable(job)}." if job else "\0")
     if not named:
         return escape(before)
@@ -85,7 +85,7 @@ def with_short_tokens(sentence: str) -> str:
 
 
 def hash_of(text: str) -> str:
-    """In two groups of four."""
+    """The first eight digits, in two groups."""
     return f"{text[:4]} {text[4:8]}".strip()
 
 
@@ -105,7 +105,7 @@ class Calendar:
         self._zone = zone.find(name)
 
     def clock(self, at: float) -> str:
-        """02:51; with the date unless it is within a day."""
+        """02:51, or 14 Nov 02:51 if that is a day or more from now."""
         shown = self._shown(at)
         return shown.strftime("%H:%M" if abs(clock.wall() - at) < 86400 else "%d %b %H:%M")
 
@@ -128,7 +128,7 @@ class Calendar:
         return self._shown(at).date().isoformat()
 
     def evening(self, now: float, at_least: float = evening.AT_LEAST) -> float:
-        """When the night began that people mean now by "last night"."""
+        """When the night began that people call "last night" at `now`."""
         return evening.began(self.name, now, at_least)
 
     def night_of(self, day: str) -> tuple[float, float]:

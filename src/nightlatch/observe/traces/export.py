@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-_AT_ONCE = 512  # spans of a request
-_LARGEST = 1 << 64
+_AT_ONCE = 512  # spans in one request
+_ID_RANGE = 1 << 64  # of the half of a trace id that sampling compares
 
 
 class NotSent(Exception):
@@ -44,10 +44,10 @@ class Exporter:
             from opentelemetry.sdk.resources import SERVICE_NAME, Resource
         except ImportError:
             raise UsageError("traces need OpenTelemetry: pip install 'nightlatch[otel]'") from None
-        made = Resource.create()
-        if str(made.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
-            made = made.merge(Resource({SERVICE_NAME: "nightlatch"}))
-        self._resource, self._exporter = made, OTLPSpanExporter()
+        resource = Resource.create()
+        if str(resource.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
+            resource = resource.merge(Resource({SERVICE_NAME: "nightlatch"}))
+        self._resource, self._exporter = resource, OTLPSpanExporter()
 
     def send(self, spans: Sequence[Span]) -> int:
         """Send the sampled ones; returns how many. Raises `NotSent`."""
@@ -71,7 +71,7 @@ def is_sampled(span: Span, environment: Mapping[str, str]) -> bool:
             ratio = float(environment.get("OTEL_TRACES_SAMPLER_ARG", "1"))
         except ValueError:
             ratio = 1.0
-        return int(span.trace[16:], 16) < round(ratio * _LARGEST)
+        return int(span.trace[16:], 16) < round(ratio * _ID_RANGE)
     return kind != "always_off"
 
 

@@ -14,12 +14,12 @@ PROVIDER = "gen_ai.provider.name"
 REQUEST_MODEL = "gen_ai.request.model"
 AGENT_NAME = "gen_ai.agent.name"
 AGENT_ID = "gen_ai.agent.id"
-INPUT_TOKENS = "gen_ai.usage.input_tokens"  # those from a cache too
+INPUT_TOKENS = "gen_ai.usage.input_tokens"  # including those from a cache
 OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
 CACHE_READ_TOKENS = "gen_ai.usage.cache_read.input_tokens"
 CACHE_CREATION_TOKENS = "gen_ai.usage.cache_creation.input_tokens"
 
-CHAT, INVOKE_AGENT = "chat", "invoke_agent"  # operations: a span's name is the operation and what it is of
+CHAT, INVOKE_AGENT = "chat", "invoke_agent"  # operations; a span is named by its operation and object: "chat MODEL"
 
 _PROVIDERS = {
     "claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "codex": "openai",

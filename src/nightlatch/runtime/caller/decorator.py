@@ -66,7 +66,7 @@ def job(
         verdict = article.run("example.org", "first")  # supervised, in a child process
         plan = article.dry_run("example.org", "first")  # which effects would it have?
 
-    `name`: default is the function's own. `key` is made from the arguments: a string with their names in braces, or
+    `name` is by default the function's. `key` is made from the arguments: a string with their names in braces, or
     a function of them. `stall` counts from the last `progress`. The other options are those of `nightlatch
     run`, under the same names: `keep_awake=True` is `--keep-awake`.
 
@@ -91,10 +91,10 @@ def job(
             raise
 
         def start(args: Any, kwargs: Any) -> Job:
-            made = _key(key, function, args, kwargs)
-            if made == "":
+            run_key = _key(key, function, args, kwargs)
+            if run_key == "":
                 raise UsageError(f"the key of {job_name} is empty: return a string that names what is processed")
-            job = replace(declared, key=made or "", target=_target(function, args, kwargs))
+            job = replace(declared, key=run_key or "", target=_target(function, args, kwargs))
             return here(job.check(as_keyword), as_keyword)
 
         def run(*args: Any, **kwargs: Any) -> Verdict:
@@ -121,8 +121,8 @@ def _declared(name: str, key: object, store: str | None, options: Mapping[str, o
         checks.text(key, "key")
     reports = {"progress": "report"} if options.get("stall") and not options.get("progress") else {}
     given = read(Job, {**options} | reports, DECORATOR, as_keyword)
-    nothing = Function(where=name, arguments="{}", path=(), interpreter=sys.executable)
-    made = Job(name=name, target=nothing, **given).check(as_keyword)
+    placeholder = Function(where=name, arguments="{}", path=(), interpreter=sys.executable)
+    made = Job(name=name, target=placeholder, **given).check(as_keyword)
     if made.slot:
         from datetime import UTC
 
@@ -170,7 +170,7 @@ def _target(function: Any, args: Any, kwargs: Any) -> Function:
 
 
 def _module(function: Any) -> str:
-    """The module's name, or the file of the script that is running: as `__main__` it would be the child itself."""
+    """The module's name; for a script its file, since `__main__` in the child is another module."""
     if function.__module__ != "__main__":
         return str(function.__module__)
     main: Any = sys.modules["__main__"]

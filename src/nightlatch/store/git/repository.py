@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 _OID = 40  # characters of an object id
-_LOCAL = 20.0  # seconds for a git command without a remote
-_REFUSALS = 5  # how often to repeat a push that was refused although nothing moved: two pushes met in the server's lock
+_LOCAL = 20.0  # seconds for a git command, unless its caller sets a timeout for the remote
+_PUSHES = 5  # tries of a push that is refused although no ref has moved: another push holds the server's lock
 _MANY = 500  # up to so many refs are fetched by name; if there are more, all are fetched
 _LOOSE = 12  # files in one of the 256 folders of loose objects, so about 3,000 in all, before we tidy up
 
@@ -123,7 +123,7 @@ class Repository:
         moved. `PushRefused`: the server refuses it.
         """
         unsure = False
-        for _ in range(_REFUSALS):
+        for _ in range(_PUSHES):
             answered, message = self._push(moves, timeout)
             if answered and not message:
                 return
@@ -147,7 +147,8 @@ class Repository:
     def delete(self, refs: Iterable[str]) -> None:
         """Delete refs without comparing; some of them may not exist."""
         names = set(refs)
-        there = names & self.look(*names, timeout=_LOCAL).keys() if names else ()  # `look()` returns all
+        # Without names, `look` would return every ref.
+        there = names & self.look(*names, timeout=_LOCAL).keys() if names else ()
         if there:
             self.git("push", "--quiet", "--no-verify", "--", self.remote.url, *(f":{ref}" for ref in there))
 

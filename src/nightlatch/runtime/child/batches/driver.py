@@ -36,7 +36,7 @@ from .summary import LISTED, Summary
 
 _GRACE = 5.0  # seconds between SIGTERM and SIGKILL for an item
 _REPORT_EVERY = 10.0  # seconds between two lines of progress
-_PATIENCE = 5.0  # seconds for which a supervisor that cannot write is tried again
+_PATIENCE = 5.0  # seconds for which a report is retried if the supervisor cannot record it
 _MOST = 100  # records in one message
 _LOOK_EVERY = 0.25  # seconds between two looks at what the items have spent
 
@@ -51,7 +51,9 @@ class BatchDriver:
         self.total = self.reader.lines
         self.selection = Selection(self.reader, _known(reply["known"]))
         self.workspaces = ItemWorkspaces(self.plan["publish"], reply["home"]) if reply["home"] else None
-        self.home, self.bar, self.as_data = reply["home"], reply["bar"], reply["as_data"]
+        self.home = reply["home"]  # the folder of the items' workspaces; "" without --publish
+        self.bar = reply["bar"]  # the supervisor shows the progress, as a bar
+        self.as_data = reply["as_data"]  # a file or another program reads our standard output
         self.exhausted = False
         self.running: list[ItemProcess] = []
         self.judging: list[ItemProcess] = []  # ended, and not recorded yet
@@ -80,7 +82,7 @@ class BatchDriver:
                 if not self.running and not self.judge.waiting and (self.judge.stopping or self.exhausted):
                     break
                 self._report_progress()
-                self._wait(not ended_at_once)
+                self._wait(may_sleep=not ended_at_once)
         except NotRecorded as refused:
             self.judge.stopping = f"nothing more can be recorded: {refused}"
             for child in self.running:
@@ -159,7 +161,7 @@ class BatchDriver:
             ended = ended[_MOST:]
 
     def _report(self, ended: list[list[Any]], begun: list[list[Any]]) -> None:
-        """Retry for a while if items have ended: no other process knows it. (A full disk may get room again.)"""
+        """If items have ended, retry for a while: only we know how, and a full disk may get room again."""
         until = clock.now() + (_PATIENCE if ended else 0.0)
         while True:
             try:
@@ -189,7 +191,7 @@ class BatchDriver:
         return reads
 
     def _note_signal(self, signum: int, _frame: object) -> None:
-        """A signal asks us to end. Only note it: it may come between an item's start and the line that lists it."""
+        """A signal asks us to end. Only note it: it may come when an item has started and is not in `running` yet."""
         self.second_signal = bool(self.signal)
         self.signal = self.signal or signum
         self.judge.stopping = self.judge.stopping or "interrupted"
@@ -203,7 +205,7 @@ class BatchDriver:
             self.announced = True
             print("nightlatch: finishing active items; Ctrl-C again kills them", file=sys.stderr)
 
-    def _wait(self, pausing: bool) -> None:
+    def _wait(self, *, may_sleep: bool) -> None:
         self._obey_signals()
         if self.judge.stopping and self.judge.waiting:
             self.judge.stop(self.judge.stopping)
@@ -214,7 +216,7 @@ class BatchDriver:
         if now < self.judge.not_before:
             moments.append(self.judge.not_before)
         longest = min(clock.SLICE, _LOOK_EVERY) if self.plan["caps"] else clock.SLICE
-        pause = min([longest, *(max(moment - now, 0.0) for moment in moments)]) if pausing else 0.0
+        pause = min([longest, *(max(moment - now, 0.0) for moment in moments)]) if may_sleep else 0.0
         poll = select.poll()
         poll.register(self.wake, select.POLLIN)
         if poll.poll(pause * 1000 + (1 if pause else 0)):
@@ -236,12 +238,13 @@ class BatchDriver:
             return
         self.reported_at = clock.now()
         self.summary.skipped = self.selection.skipped
-        known = self.summary.done + self.summary.skipped
+        finished = self.summary.done + self.summary.skipped
         short = self.summary.short()
-        waiting = self.client.ask(do="progress", done=known, total=max(self.total, known), message=short)["waiting"]
+        total = max(self.total, finished)
+        waiting = self.client.ask(do="progress", done=finished, total=total, message=short)["waiting"]
         if not last and not self.bar:
             also = f", {waiting} waiting for a probe" if waiting else ""
-            print(f"nightlatch: {self.plan['name']}: {known} of {self.total}, {short}{also}", file=sys.stderr)
+            print(f"nightlatch: {self.plan['name']}: {finished} of {self.total}, {short}{also}", file=sys.stderr)
 
     def _counts(self) -> dict[str, int]:
         summary = self.summary
@@ -261,9 +264,8 @@ class BatchDriver:
         summary.before = self._with_reasons(selection.aside)
         more = not self.exhausted and (self.selection.next() or not self.selection.exhausted)
         unfinished = more or self.judge.waiting or summary.unfinished
-        summary.stopped = (
-            self.judge.stopping if unfinished else ""
-        )  # if there was nothing left to do, the signal changed nothing
+        # A signal that came when nothing was left to do has stopped nothing.
+        summary.stopped = self.judge.stopping if unfinished else ""
         code = summary.exit_code(self.signal if unfinished else 0)
         if self.home and not os.listdir(self.home):
             os.rmdir(self.home)
@@ -281,7 +283,7 @@ class BatchDriver:
         return code
 
     def _with_reasons(self, found: list[tuple[str, bytes]]) -> list[tuple[str, str]]:
-        """Items that earlier starts left, with the recorded reason for as many as are ever listed."""
+        """Keys of items that earlier starts left, with the recorded reasons of the first ones, which are listed."""
         reasons = {}
         try:
             if found:
@@ -293,7 +295,7 @@ class BatchDriver:
 
 
 def _known(files: dict[str, str]) -> dict[bytes, int]:
-    """Digests of 16 bytes, from files that the supervisor wrote: a million of them take about 110 MB."""
+    """An item's digest → its status, from files of 16-byte digests by the supervisor: a million take about 110 MB."""
     known: dict[bytes, int] = {}
     for name, status in ((DONE, Selection.DONE), (IN_DOUBT, Selection.DOUBT), (SET_ASIDE, Selection.ASIDE)):
         with open(files[name], "rb") as file:

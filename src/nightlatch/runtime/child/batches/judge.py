@@ -48,7 +48,7 @@ class Judge:
         where = f"line {bad.line}"
         self.summary.failed.append((where, bad.what))
         self.breaker.add(where, breaker.alike(None, [bad.what]))
-        self.failed()
+        self._stop_at_limit()
         self._obey_breaker()
 
     def _obey_breaker(self) -> list[list[Any]]:
@@ -87,11 +87,11 @@ class Judge:
             self.summary.doubts.append((item.key, child.complaint() or child.reason))
             return doubt
         if child.killed and self.plan["lost"] == "doubt":
-            # As if its batch had died, which may be happening right now.
+            # Treat it as lost: whatever killed it may be about to kill the batch too.
             self.summary.killed.append((item.key, child.reason))
             return doubt
-        trying = child.tries <= self.plan["retries"] and not child.over_budget
-        reply = self.client.ask(do="item-report", digest=item.digest.hex(), again=trying)
+        may_retry = child.tries <= self.plan["retries"] and not child.over_budget
+        reply = self.client.ask(do="item-report", digest=item.digest.hex(), again=may_retry)
         again = not child.over_budget and (child.timed_out or retry.worth_another(FAILED, code))
         return self._fail(child, reply["failure"], reply, again=again)
 
@@ -136,17 +136,17 @@ class Judge:
             record[2] = SET_ASIDE
             self.summary.aside.append(shown)
             self.recently_aside = [*self.recently_aside[-9:], (alike, record)]
-        self.failed()
+        self._stop_at_limit()
         return record
 
     def _pause_starts(self, retry_after: float, key: str) -> None:
         until = clock.now() + min(retry_after, retry.LONGEST)
         if until > self.not_before + 1.0:
             wait = duration.show(until - clock.now())
-            print(f"nightlatch: nothing is started for {wait}: {printable(key)} was asked to wait", file=sys.stderr)
+            print(f"nightlatch: no item starts for {wait}: a server asked {printable(key)} to wait", file=sys.stderr)
         self.not_before = max(self.not_before, until)
 
-    def failed(self) -> None:
+    def _stop_at_limit(self) -> None:
         failed = len(self.summary.failed) + len(self.summary.aside)
         if self.plan["fail_fast"]:
             self.stop("an item failed, and --fail-fast was given")

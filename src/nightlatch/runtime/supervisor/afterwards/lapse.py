@@ -1,6 +1,6 @@
-"""Has the holder of a running run left it behind? Looking changes nothing, takes nothing and ends nothing.
+"""Has the holder of a running run left it behind? Finding out records nothing, takes no lease and ends no process.
 
-To act on it, acquire the lease and seal; to show it, this is enough.
+That is enough to show the run. To act on it, acquire the lease and seal its gates first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def status_of(run: RunRow, ledger: Ledger, store: Store) -> str:
     """
     if run.status != statuses.RUNNING or not (process_gone(run.holder) or _lease_gone(run, store)):
         return run.status
-    # A run is finished before its lease is released: we may have seen its regular end.
+    # A regular end looks like this too, since it is recorded before the lease is released: read the run again.
     now = ledger.run(run.id)
     if now is None or (now.status, now.grant) != (run.status, run.grant):
         return now.status if now else run.status

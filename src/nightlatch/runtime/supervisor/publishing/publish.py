@@ -45,8 +45,8 @@ class Publication:
         for inner, outer in permutations([getattr(target.gate, "path", "") for target in replaced], 2):
             if outer and inner.startswith(f"{outer}/"):
                 raise UsageError(
-                    f"two --publish have targets of which one is in the other: {inner}, and {outer}, which is replaced "
-                    f"as a whole. Publish the one as a part of the other, or to a path outside it"
+                    f"--publish: {inner} is inside {outer}, which another --publish replaces as a whole. Make it part "
+                    f"of what is published there, or choose a path outside"
                 )
         self.settled = False  # the key was settled with a push
         self.may_have_pushed = False

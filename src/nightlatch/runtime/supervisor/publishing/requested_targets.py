@@ -36,7 +36,7 @@ def gate_for(source: str | int | None, target: str, keep: int | None) -> Any:
     if os.path.isdir(path if source is None else source):
         gate: OnDisk = Folder(path, keep=keep or KEEP)
     elif path.endswith("/"):
-        raise UsageError(f"{target} names a folder, and a file is published to a file: write {target}NAME")
+        raise UsageError(f"{target} is a folder, but the source is a file: write {target}NAME")
     else:
         gate = File(path)
     check_outside_releases(gate.path)
