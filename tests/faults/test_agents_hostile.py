@@ -100,7 +100,7 @@ def test_a_key_does_not_follow_a_redirect(sqlite_url: str, vendor: ManagedVendor
 def test_a_launch_without_a_handle_is_in_doubt(sqlite_url: str, vendor: ManagedVendor, body: bytes):
     vendor.raw = lambda verb: reply(body) if verb == "launch" else None
     done = agent(sqlite_url, vendor, "google")
-    assert done.returncode == 76 and "did not say which id" in done.stderr, done.stderr
+    assert done.returncode == 76 and "accepted the launch and returned no id" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("head", [b"", b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"])
