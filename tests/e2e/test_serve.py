@@ -112,7 +112,7 @@ def test_a_job_that_was_removed_from_the_file_has_nothing_due(place: Place, agai
         serving.wait()
     place.write(f'[jobs.job]\nschedule = "every 1s"\n{SEEN}')
     if again == "tick":
-        assert "gone is no longer in the file" in place.run("tick").stderr
+        assert "gone is no longer in nightlatch.toml" in place.run("tick").stderr
     until(lambda: {"job": "gone", "next": None}.items() <= _slots(place)["gone"].items())
     assert _slots(place)["job"]["next"]
 

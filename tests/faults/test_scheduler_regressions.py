@@ -471,7 +471,7 @@ def test_a_ledger_that_slept_through_two_set_backs_strikes_out_by_both(world: Wo
     row = row_plan.set_back(row_plan.set_back(row, hourly, first, ()), hourly, second, ())
     assert rows.read(Cursor(job="job", id="", slot=row.slot, wake=0.0, body=row.pack())) == row
     world.ledger.slots.put([("job", ahead)])
-    RowReader(world.ledger, apart=True, say=print).update_ledger([row], {"job": hourly})
+    RowReader(world.ledger, separate_ledgers=True, say=print).update_ledger([row], {"job": hourly})
     (cut,) = world.ledger.slots.of("job")
     assert (cut.last, cut.count) == (first, 3)
 

@@ -1,6 +1,6 @@
 """The gateway's process: `python -m nightlatch.gateway`, started by a run's supervisor.
 
-Descriptor 3 is the listening socket, 4 the pipe to the supervisor. When that ends, so does this process.
+Descriptor 3 is the listening socket, 4 the pipe to the supervisor. When the supervisor ends, so does this process.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def live() -> None:
     await site.start()
     prices.load()
     gc.freeze()
-    gc.set_threshold(20_000, 20, 20)  # calls leave few cycles behind
+    gc.set_threshold(20_000, 20, 20)  # calls leave few reference cycles behind
     ready.set()
     watching = asyncio.create_task(overdue.watch())
     await pipe.over.wait()

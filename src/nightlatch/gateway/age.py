@@ -17,8 +17,9 @@ def newest(today: date) -> tuple[str, date | None]:
     if spec is None or not spec.submodule_search_locations:
         return "", None
     text = (Path(spec.submodule_search_locations[0]) / "data.py").read_text(encoding="utf-8")
-    named = (re.findall(r"20\d\d-[01]\d-[0-3]\d", text), re.findall(r"datetime\.date\((20\d\d), (\d+), (\d+)\)", text))
-    days = [_day(one) for one in named[0]] + [_day(f"{y}-{int(m):02}-{int(d):02}") for y, m, d in named[1]]
+    iso = re.findall(r"20\d\d-[01]\d-[0-3]\d", text)
+    calls = re.findall(r"datetime\.date\((20\d\d), (\d+), (\d+)\)", text)
+    days = [_day(day) for day in iso] + [_day(f"{y}-{int(m):02}-{int(d):02}") for y, m, d in calls]
     return version("genai-prices"), max((day for day in days if day and day <= today), default=None)
 
 

@@ -8,14 +8,14 @@ from typing import Any
 
 from .json_text import reader
 
-_NAME = 32  # characters of the longest name that is looked for
+_NAME = 32  # characters; no longer name is ever looked for
 
 
 class BadBody(ValueError):
-    """It is not a JSON object, or has a name twice."""
+    """The body is not a JSON object, or a vendor may read it differently than we do."""
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object without repeated names: of two values a vendor may take the one that was not counted."""
     found = dict(pairs)
     if len(found) != len(pairs):
@@ -24,7 +24,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-_decoder = JSONDecoder(object_pairs_hook=_once)
+_decoder = JSONDecoder(object_pairs_hook=_without_repeats)
 _read = reader(_decoder)
 
 
@@ -48,20 +48,20 @@ class Body:
         self.fields: dict[str, Any] = found
         self._names: frozenset[str] | None = None
 
-    def set(self, name: str, found: object) -> None:
+    def set(self, name: str, value: object) -> None:
         """Change a field of the top level, or add it."""
         self._data = None
-        text, written = self._text, json.dumps(found, separators=(",", ":"))
+        text, written = self._text, json.dumps(value, separators=(",", ":"))
         if name in self.fields:
             start, end = self._span(name)
         else:
             start = end = text.index("{") + 1
             written = f"{json.dumps(name)}:{written}{',' if self.fields else ''}"
         self._text = text[:start] + written + text[end:]
-        self.fields[name] = found
+        self.fields[name] = value
 
     def _span(self, name: str) -> tuple[int, int]:
-        """Where the value of a field is that the top level has."""
+        """(start, end) of the value of a top-level field, which must exist."""
         text = self._text
         at = text.index("{") + 1
         while True:
@@ -73,12 +73,12 @@ class Body:
             at = _skip_space(text, end) + 1  # after the comma
 
     def mentions(self, *words: str) -> bool:
-        """Is any of these a name or a whole string in it, at any depth, however it is escaped?"""
+        """Is any of these words a name or a whole string in the body, at any depth, however it is escaped?"""
         return not self.names.isdisjoint(words)
 
     @property
     def names(self) -> frozenset[str]:
-        """All names and short strings in it, at any depth."""
+        """All names and short strings in the body, at any depth."""
         if self._names is None:
             self._names = self._all_names()
         return self._names
@@ -87,20 +87,20 @@ class Body:
         found = {""}
         left: list[Any] = [self.fields]
         while left:
-            one = left.pop()
-            if type(one) is dict:
-                found.update(one)
-                one = one.values()
-            for inner in one:
-                kind = type(inner)
+            node = left.pop()
+            if type(node) is dict:
+                found.update(node)
+                node = node.values()
+            for child in node:
+                kind = type(child)
                 if kind is str:
-                    if len(inner) <= _NAME:
-                        found.add(inner)
+                    if len(child) <= _NAME:
+                        found.add(child)
                 elif kind is dict or kind is list:
-                    left.append(inner)
+                    left.append(child)
         return frozenset(found)
 
     @property
     def data(self) -> bytes:
-        """As it came, where nothing was changed."""
+        """The body as it came, or with the fields that were set."""
         return self._data if self._data is not None else self._text.encode()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .dialects import Dialect
     from .requested import ReplyUsage
 
-_USAGE = b'"usage'  # most events have none; in their text a quote is escaped, so it cannot look like this
+_USAGE = b'"usage'  # most events have none; in text the quote would be escaped, so this is not text
 _LONGEST = 64 << 20  # bytes of one event, or of a reply, that are kept to be read
 
 
@@ -24,7 +24,7 @@ class Events:
 
     def feed(self, chunk: bytes) -> bytes:
         if self._drop:
-            return self._feed_whole(chunk)
+            return self._feed_events(chunk)
         lines, end, self._rest = (self._rest + chunk).rpartition(b"\n")
         if end:
             if self._skipping:
@@ -38,29 +38,30 @@ class Events:
             self._rest = b""
         return chunk
 
-    def _feed_whole(self, chunk: bytes) -> bytes:
+    def _feed_events(self, chunk: bytes) -> bytes:
         """Pass on event by event, without the one that only the gateway asked for."""
         self._rest += chunk
         passed = []
-        while (end := self._end()) > 0:
+        while (end := self._first_end()) > 0:
             event, self._rest = self._rest[:end], self._rest[end:]
             if not any([self._look(line) for line in event.split(b"\n")]):
                 passed.append(event)
         return b"".join(passed)
 
-    def _end(self) -> int:
+    def _first_end(self) -> int:
+        """Where the first event ends; 0: it is not complete yet."""
         ends = [self._rest.find(mark) + len(mark) for mark in (b"\n\n", b"\r\n\r\n") if mark in self._rest]
         return min(ends, default=0)
 
     def finish(self) -> bytes:
-        """The stream has ended: what is left."""
+        """The stream has ended: read the rest; returns what of it goes on to the client."""
         rest, self._rest = self._rest, b""
         if rest:
             self._look(rest)
         return rest if self._drop else b""
 
     def _look(self, line: bytes) -> bool:
-        """True: it is the event that only the gateway asked for."""
+        """Read the usage in a line. True: it is of the event that only the gateway asked for."""
         if _USAGE not in line or not line.startswith(b"data:"):
             return False
         data = parsed(line[5:].strip())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .prices import Prices
     from .requested import ModelRequest
 
-_LOST = frozenset((502, 504, *range(520, 528), 530))  # from a proxy: the vendor may have done the work
+_LOST = frozenset((502, 504, *range(520, 528), 530))  # statuses from a proxy: the vendor may have done the work
 _AT_ONCE = 1 << 20  # a reply up to this size is read whole, and settled before the client has it
 
 
@@ -37,24 +37,24 @@ class Forward:
         drop_ours: bool,
         fee: int = 0,
     ) -> None:
-        """`pipe`: None for a call that costs nothing. `requested`: None for one at a stated `fee`."""
+        """`pipe`: None for a call that costs nothing. `requested`: None for such a call and one at a stated `fee`."""
         self._dialect, self._pipe, self._number, self._prices = dialect, pipe, number, prices
         self._requested, self._drop, self._fee = requested, drop_ours, fee
         self.seen = ReplyUsage()
         self._settled = pipe is None
 
-    async def run(self, request: web.BaseRequest, going: Any, overdue: Overdue) -> web.StreamResponse:
+    async def run(self, request: web.BaseRequest, sending: Any, overdue: Overdue) -> web.StreamResponse:
         """Whatever happens (an error, or the client leaves), the call is settled exactly once."""
         overdue.begin(request)
         try:
-            async with going as reply:
+            async with sending as reply:
                 return await self._answer(request, reply)
         except ClientConnectorError as error:  # never sent
             self._free()
-            return _gone(self._dialect, f"the vendor cannot be reached: {error}")
+            return _bad_gateway(self._dialect, f"the vendor cannot be reached: {error}")
         except (ClientConnectionError, ClientError, OSError) as error:
             self._doubt()
-            return _gone(self._dialect, f"the vendor's reply was lost: {error}")
+            return _bad_gateway(self._dialect, f"the vendor's reply was lost: {error}")
         finally:
             overdue.end(request)
             self._doubt()  # unless it is settled by now
@@ -87,9 +87,9 @@ class Forward:
                     await answer.write(passed)
         except (ClientError, OSError):
             reader.finish()
-            self._settle()  # if its usage came before the cut; otherwise it is in doubt
+            self._settle()  # by its usage, if that came before the cut; otherwise the call is in doubt
             if request.transport is not None:
-                request.transport.abort()  # the client must see that it was cut
+                request.transport.abort()  # the client must see that the reply was cut
             raise _Cut from None
         except asyncio.CancelledError:
             self._settle()
@@ -104,14 +104,14 @@ class Forward:
     async def _error(self, reply: Any) -> web.Response:
         data = await reply.read()
         found = parsed(data)
-        ours = reply.status not in _LOST and isinstance(found, dict) and self._dialect.is_error(found)
-        if self._requested is None or reply.status < 500 or ours:
+        from_vendor = reply.status not in _LOST and isinstance(found, dict) and self._dialect.is_error(found)
+        if self._requested is None or reply.status < 500 or from_vendor:
             self._free()
         else:
             self._doubt()
         return web.Response(status=reply.status, headers=passed_back(reply.headers), body=data)
 
-    # ── how it ends: once ──
+    # ── a call ends once: settled, in doubt or free ──
 
     def _settle(self) -> None:
         if self._settled or self._pipe is None:
@@ -126,12 +126,12 @@ class Forward:
             self._doubt()
 
     def _rows(self) -> list[Row]:
-        """A row for each kind; the first one counts the call."""
+        """What the call used, a row for each kind; the first row counts the call."""
         found: list[Row] = []
         for model, counts in [(self.seen.model, self.seen.counts or {}), *self.seen.more]:
-            listed = self._price(model)
-            name = listed.model if model and self.seen.more else ""
-            for kind, usd in listed.cost(counts).items():
+            model_price = self._price(model)
+            name = model_price.model if model and self.seen.more else ""
+            for kind, usd in model_price.cost(counts).items():
                 found.append((kind, 0 if kind in price.USES else counts[kind], usd, 0 if found else 1, name))
         return found or [(price.OUTPUT, 0, 0, 1, "")]
 
@@ -141,8 +141,8 @@ class Forward:
         vendor, tier = self._dialect.vendor, self.seen.tier or self._requested.tier
         names = [model] if model and len(self._requested.models) + len(self.seen.more) > 1 else []
         for name in (*names, self._requested.models[0]):
-            for one in (tier, self._requested.tier):
-                if found := self._prices.find(vendor, name, one):
+            for priced_tier in (tier, self._requested.tier):
+                if found := self._prices.find(vendor, name, priced_tier):
                     return found[0]
         raise AssertionError("a call without a price was forwarded")
 
@@ -152,8 +152,8 @@ class Forward:
         self._settled = True
         known = None
         if self._requested and self.seen.input_known and self.seen.counts:
-            read = {kind: count for kind, count in self.seen.counts.items() if kind in price.INPUTS}
-            known = sum(self._price(self.seen.model).cost(read).values())
+            inputs = {kind: count for kind, count in self.seen.counts.items() if kind in price.INPUTS}
+            known = sum(self._price(self.seen.model).cost(inputs).values())
         self._pipe.doubt(self._number, known)
 
     def _free(self) -> None:
@@ -166,7 +166,7 @@ class _Cut(ClientConnectionError):
     """The vendor's reply was cut, and the client's connection aborted."""
 
 
-def _gone(dialect: Dialect, message: str) -> web.Response:
+def _bad_gateway(dialect: Dialect, message: str) -> web.Response:
     _, body = dialect.refusal(f"nightlatch: {message}")
     if "type" in body:
         body["error"]["type"] = "api_error"

@@ -1,4 +1,4 @@
-"""JSON texts, read by the decoder's scanner alone: what `json` does around it costs as much as a small text itself."""
+"""JSON texts, read by the decoder's scanner alone: what `json` does around it takes as long as a small text itself."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def reader(decoder: json.JSONDecoder) -> Callable[[str], Any]:
             found, end = scan(text, 0)
         except StopIteration:
             end = -1
-        return found if end == len(text) else decoder.decode(text)  # it has space around it, or an error to describe
+        return found if end == len(text) else decoder.decode(text)  # space around the text, or an error to describe
 
     return read
 
@@ -27,7 +27,7 @@ _read = reader(json.JSONDecoder())
 
 
 def parsed(data: bytes) -> object:
-    """A reply, or a part of one; None if it cannot be read."""
+    """The JSON value of a reply, or of a part of one; None if it cannot be read."""
     try:
         return _read(data.decode())
     except (ValueError, RecursionError):

@@ -10,13 +10,13 @@ from ..system import clock
 if TYPE_CHECKING:
     from aiohttp.web import BaseRequest
 
-_LONGEST = 3590.0  # seconds of a call; shared caps count on an hour (ledger/holds.py)
+_LONGEST = 3590.0  # seconds that a call may last; shared caps rely on less than an hour (ledger/holds.py)
 _LOOK = 5.0  # seconds between two looks
 
 
 class Overdue:
-    """The calls under way, the oldest first. One that lasts too long loses its client: that cancels its handler, as if
-    the client had left, so its reply is in doubt and the connection to the vendor is closed."""
+    """The calls under way, the oldest first. If one lasts too long, its client is disconnected: that cancels its
+    handler, as if the client had left, so its reply is in doubt and the connection to the vendor is closed."""
 
     def __init__(self, longest: float = _LONGEST, look: float = _LOOK) -> None:
         self._longest, self._look = longest, look
@@ -29,7 +29,7 @@ class Overdue:
         del self._under_way[id(request)]
 
     async def watch(self) -> None:
-        """For as long as the gateway runs."""
+        """End calls that last too long, for as long as the gateway runs."""
         while True:
             await asyncio.sleep(self._look)
             latest = clock.now() - self._longest

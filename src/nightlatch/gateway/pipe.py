@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 Row = tuple[str, int, int, int, str]  # kind, tokens, billionths, calls, and the model if it is not the requested one
 _encode = json.JSONEncoder(separators=(",", ":")).encode
-_MOMENT = 0.02  # seconds for which messages that are not urgent gather
+_MOMENT = 0.02  # seconds for which messages that are not urgent are collected
 
 
 def _row(kind: str, tokens: int, usd: int, calls: int, model: str) -> str:
-    about = f',"model":{_encode(model)}' if model else ""
-    return f'{{"kind":"{kind}","tokens":{tokens},"usd":{usd},"calls":{calls}{about}}}'
+    model_field = f',"model":{_encode(model)}' if model else ""
+    return f'{{"kind":"{kind}","tokens":{tokens},"usd":{usd},"calls":{calls}{model_field}}}'
 
 
 class Pipe(asyncio.Protocol):
-    """Made by `open`. `over` is set when the supervisor ends this, or has ended."""
+    """Made by `open`. `over` is set when the supervisor tells the gateway to end, or has ended itself."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -32,7 +32,7 @@ class Pipe(asyncio.Protocol):
         self._unsent: list[bytes] = []
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._last = 0
+        self._last = 0  # number of the last call
         self._room: Room | None = None
         self._called = self._settled = False
         self._settings: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
@@ -87,7 +87,7 @@ class Pipe(asyncio.Protocol):
     # ── to the supervisor ──
 
     def called(self) -> None:
-        """A client has called: from now on the supervisor waits for our last messages. Sent at once, once."""
+        """A client has called: from now on the supervisor waits for our last messages. Sent at once, and only once."""
         if not self._called:
             self._called = True
             self._send({"do": "called"})
@@ -106,8 +106,8 @@ class Pipe(asyncio.Protocol):
         return self._last
 
     async def hold(self, call: Call, about: dict[str, Any]) -> dict[str, Any]:
-        """Grant it, or have the supervisor decide. The reply has `id` and the `output` to limit it to, `count` if the
-        vendor's count is wanted first, or says why it is `refused`. A call that fits only later waits here."""
+        """Grant the call, or have the supervisor decide. The reply has `id` and the `output` to limit it to, `count`
+        if the vendor's count is wanted first, or says why it is `refused`. A call that fits only later waits here."""
         if number := self.grant(call, about):
             return {"id": number, "output": call.wanted}
         self._last += 1
@@ -126,17 +126,17 @@ class Pipe(asyncio.Protocol):
             raise
 
     def free(self, number: int) -> None:
-        """It was never sent, or refused by the vendor: nothing was used."""
+        """The call was never sent, or the vendor refused it: nothing was used."""
         self._send({"do": "free", "id": number})
 
     def settle(self, number: int, rows: list[Row]) -> None:
-        """What it used, a row for each kind of token."""
+        """Report what the call used, a row for each kind of token."""
         text = ",".join([_row(*row) for row in rows])
         self._later(f'{{"do":"settle","id":{number},"rows":[{text}]}}\n'.encode())
         self._settled = True
 
     def doubt(self, number: int, known: int | None) -> None:
-        """The end of the reply was not seen. `known`: the cost of its input, in billionths."""
+        """The end of the call's reply was not seen. `known`: the cost of its input, in billionths."""
         self._send({"do": "doubt", "id": number, "known": known})
 
     def refused(self, why: str) -> None:

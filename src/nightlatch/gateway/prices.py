@@ -15,7 +15,7 @@ from ..core.metering.price import Price
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_KINDS = {  # as genai-prices calls them
+_KINDS = {  # the names in genai-prices → ours
     "input_mtok": price.INPUT,
     "cache_read_mtok": price.CACHE_READ,
     "cache_write_mtok": price.CACHE_WRITE,
@@ -32,12 +32,12 @@ _KINDS = {  # as genai-prices calls them
     "storage_searches_kcount": price.FILE_SEARCH,
     "requests_kcount": price.CALL,
 }
-_TIERS = {"auto": ("default", "priority", "fast")}  # any of these may be charged
+_TIERS = {"auto": ("default", "priority", "fast")}  # requested tier → those that may be charged
 
 
 class Prices:
     def __init__(self, stated: Mapping[str, Mapping[str, Any]], ceiling: Mapping[str, Any] | None) -> None:
-        """`stated`: by model, usd for a million tokens of each kind. `ceiling`: the same, for models not known."""
+        """`stated`: by model, usd for a million tokens of each kind. `ceiling`: the same, for all other models."""
         self._stated, self._ceiling = stated, ceiling
         self._known: dict[tuple[str, str, str], list[Price]] = {}
         self._snapshot: Any = None
@@ -52,7 +52,7 @@ class Prices:
         found = self._known.get((vendor, model, tier))
         if found is None:
             found = self._known[vendor, model, tier] = self._look_up(vendor, model, tier)
-            if len(self._known) > 1000:  # names come from the command
+            if len(self._known) > 1000:  # the command chooses the names, so there may be many
                 self._known.clear()
         return found
 
@@ -62,8 +62,8 @@ class Prices:
             return [_from_table(name, self._stated[name])]
         listed = self._listed(vendor, model)
         if listed:
-            made = [_compiled(model, listed, one) for one in _TIERS.get(tier, (tier,))]
-            if found := [one for one in made if one]:
+            compiled = [_compiled(model, listed, one) for one in _TIERS.get(tier, (tier,))]
+            if found := [one for one in compiled if one]:
                 return found
         return [_from_table(name, self._ceiling)] if self._ceiling else []
 
@@ -75,8 +75,8 @@ class Prices:
 
 
 def _from_table(name: str, stated: Mapping[str, Any]) -> Price:
-    rates = {kind: ((0, _mtok(Decimal(str(amount)))),) for kind, amount in stated.items() if kind != "window"}
-    if price.WEB_SEARCH in rates:  # users state the price of a thousand
+    rates = {kind: ((0, _billionths(Decimal(str(amount)))),) for kind, amount in stated.items() if kind != "window"}
+    if price.WEB_SEARCH in rates:  # users state the price of a thousand searches
         rates[price.WEB_SEARCH] = ((0, rates[price.WEB_SEARCH][0][1] * 1000),)
     return Price(model=name, rates=rates, window=int(stated.get("window", 0)), listed="stated")
 
@@ -86,7 +86,7 @@ def _compiled(name: str, listed: Any, tier: str) -> Price | None:
     now = datetime.now(UTC)
     if not isinstance(listed.prices, list):
         base = listed.prices
-    else:  # of those whose time has come, the last
+    else:  # the last of those that are in force
         base = next(
             one.prices for one in reversed(listed.prices) if one.constraint is None or _is_active(one.constraint, now)
         )
@@ -117,13 +117,13 @@ def _rates(prices: Any) -> dict[str, Any]:
             continue
         times = 1000 if name.endswith("_kcount") else 1
         if isinstance(amount, Decimal):
-            found[kind] = ((0, _mtok(amount) * times),)
+            found[kind] = ((0, _billionths(amount) * times),)
         else:
             tiers = [(0, amount.base), *((tier.start, tier.price) for tier in amount.tiers)]
-            found[kind] = tuple((above, _mtok(rate) * times) for above, rate in tiers)
+            found[kind] = tuple((above, _billionths(rate) * times) for above, rate in tiers)
     return found
 
 
-def _mtok(usd: Decimal) -> int:
-    """In whole billionths, rounded up."""
+def _billionths(usd: Decimal) -> int:
+    """Dollars in whole billionths, rounded up."""
     return int(-(-usd * price.DOLLAR // 1))

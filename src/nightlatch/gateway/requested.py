@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-TOOL_TOKENS = 25_000  # that one use of a vendor's tool may read: an estimate
-USES = 8  # of such a tool, where the request names no limit
+TOOL_TOKENS = 25_000  # tokens that one use of a vendor's tool may read: an estimate
+USES = 8  # uses of such a tool, if the request names no limit
 
 
 @value(frozen=True, kw_only=True)
@@ -24,8 +24,8 @@ class ModelRequest:
     inputs: tuple[str, ...] = price.INPUTS  # kinds that its input may be charged as
     output: int | None = None  # tokens at most; None: the request sets no limit
     has_output: bool = True  # False: nothing is generated, as with embeddings
-    lowest: int = LEAST
-    times: int = 1
+    lowest: int = LEAST  # tokens below which its output cannot be limited
+    times: int = 1  # answers to this request
     tools: tuple[str, ...] = ()  # kinds of fees; each use of a tool may cost one
     uses: int = 0  # of those tools, at most
     uncounted: str = ""  # why the size of the body does not bound the input
@@ -41,7 +41,7 @@ class ReplyUsage:
         self.more: list[tuple[str, dict[str, int]]] = []  # (model, counts) of other models that took part
         self.model = ""
         self.tier = ""
-        self.id = ""  # to which later requests may refer, if the vendor stores it
+        self.id = ""  # by which later requests may refer to the reply, if the vendor stores it
         self.ended = False  # its usage is final
         self.input_known = False  # its input is known, although the reply may go on
 

@@ -25,13 +25,14 @@ _KEPT = 1000  # descriptions of calls in memory
 class Room:
     def __init__(self, slots: CallSlots) -> None:
         self._slots = slots
-        self._left: dict[str, int] | None = None
-        self._texts: dict[tuple[str, str, str, bool], str] = {}
+        self._left: dict[str, int] | None = None  # unit → what is left; None: the supervisor decides about all calls
+        self._texts: dict[tuple[str, str, str, bool], str] = {}  # see `_described`
         self._until = 0.0
         self._to = 0  # calls up to this number have a slot
         self._unseen: deque[tuple[int, dict[str, int]]] = deque()  # granted, but not in the supervisor's figures yet
 
     def renew(self, message: dict[str, Any]) -> None:
+        """Take over the supervisor's figures, less the calls that it had not seen."""
         while self._unseen and self._unseen[0][0] <= message["seen"]:
             self._unseen.popleft()
         self._left = message["room"]
@@ -39,7 +40,7 @@ class Room:
             return
         self._until, self._to = message["until"], message["to"]
         for _, bound in self._unseen:
-            self._take_off(bound)
+            self._subtract(bound)
 
     def grant(self, number: int, call: Call, about: dict[str, Any]) -> bytes | None:
         """Grant the call and record it: returns the message for the supervisor. None: the supervisor must decide."""
@@ -55,10 +56,10 @@ class Room:
             f'"tokens":{bound["tokens"]},"fixed":{call.fixed},"fee":{call.fee},"output":{call.wanted},'
             f'"output_rate":{call.output_rate * call.times},{self._described(about)}}}'
         ).encode()
-        # The clock is read again: what is in its slot before the lease ends, the next holder finds there.
+        # The clock is read again: the next holder finds only calls that were in their slots before the lease ended.
         if not self._slots.put(number, line) or clock.now() >= self._until:
             return None
-        self._take_off(bound)
+        self._subtract(bound)
         self._unseen.append((number, bound))
         return line + b"\n"
 
@@ -73,7 +74,7 @@ class Room:
             found = self._texts[key] = json.dumps(dict(zip(names, key, strict=True)))[1:-1]
         return found
 
-    def _take_off(self, bound: dict[str, int]) -> None:
+    def _subtract(self, bound: dict[str, int]) -> None:
         assert self._left is not None
         for unit in self._left:
             self._left[unit] -= bound[unit]

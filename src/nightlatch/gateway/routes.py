@@ -33,7 +33,7 @@ _METERED: dict[str, list[tuple[str, Dialect]]] = {
 _COUNTING = (
     r"(v1/)?messages/count_tokens|(v1/)?responses/input_tokens|v1\w*/models/[^/:]+:countTokens"  # free of charge
 )
-_PLAIN = r"[\w./:@~-]*"
+_UNESCAPED = r"[\w./:@~-]*"
 _MODELS = r"((v1\w*)/)?models(/[^:]*)?"
 _METERED["chatgpt"] = _METERED["openai"]
 # The dialect in which an unknown path is refused.
@@ -48,7 +48,7 @@ def metered(vendor: str, path: str) -> Dialect | None:
 
 
 def is_free(method: str, path: str) -> bool:
-    if not re.fullmatch(_PLAIN, path) or ".." in path:
+    if not re.fullmatch(_UNESCAPED, path) or ".." in path:
         return False  # a vendor may decode a slash or colon, and see another path
     if method == "POST":
         return re.fullmatch(_COUNTING, path) is not None

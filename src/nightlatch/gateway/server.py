@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     _Count = Callable[[], Awaitable[int | None]]
 
 _VENDORS = ("anthropic", "openai", "google", "chatgpt")  # the last: codex with a login
-_AGENT = "x-claude-code-agent-id"
-_MARGIN, _ROOM = 50, 64  # added to a vendor's count: one part in so many, and a few tokens
-_COUNT_WITHIN = 20.0  # seconds
-_REMEMBERED = 10_000  # ids of earlier turns
-_ROUTES = 1000
+_AGENT = "x-claude-code-agent-id"  # the header that names a subagent
+_MARGIN, _EXTRA = 50, 64  # added to a vendor's count: a fiftieth, and 64 tokens
+_COUNT_WITHIN = 20.0  # seconds that the vendor has to count
+_REMEMBERED = 10_000  # ids of earlier turns, and rates
+_ROUTES = 1000  # addresses that are remembered
 _CALL = Call(input=0, input_rate=0, output=0, output_rate=0)
 
 
@@ -61,7 +61,7 @@ class RequestHandler:
         overdue: Overdue,
         ready: asyncio.Event,
     ) -> None:
-        """`ready`: the prices are loaded."""
+        """`ready`: set once the prices are loaded."""
         self._key, self._allow = settings["key"], settings.get("allow") or {}
         self._pipe, self._upstream, self._prices = pipe, upstream, prices
         self._overdue, self._ready = overdue, ready
@@ -77,12 +77,12 @@ class RequestHandler:
         return self._metered(request, *route)
 
     async def _answer_new(self, request: web.BaseRequest) -> web.StreamResponse:
-        """A request to another address than earlier ones."""
+        """Answer a request to an address that is not remembered."""
         first, vendor, path = (*request.raw_path.partition("?")[0].lstrip("/").split("/", 2), "", "")[:3]
         key, _, item = first.partition(".")
         plain = routes.PLAIN.get(vendor, routes.MESSAGES)
         if key != self._key or vendor not in _VENDORS:
-            return _stale(plain)
+            return _wrong_key(plain)
         self._pipe.called()
         path = (re.sub("/+", "/", path) if "//" in path else path).rstrip("/")
         if request.method == "POST" and (dialect := routes.metered(vendor, path)) is not None:
@@ -135,14 +135,14 @@ class RequestHandler:
             self._pipe.free(reply["id"])
             raise
         forward = Forward(dialect, self._pipe, reply["id"], self._prices, requested, drop_ours=drop)
-        going = self._upstream.request(vendor, "POST", path, request.query_string, headers, body.data)
-        answer = await forward.run(request, going, self._overdue)
+        sending = self._upstream.request(vendor, "POST", path, request.query_string, headers, body.data)
+        answer = await forward.run(request, sending, self._overdue)
         if forward.seen.id and requested.has_output:
             self._remember(forward.seen.id, forward.seen.total)
         return answer
 
     def _limited(self, dialect: Dialect, body: Body, requested: ModelRequest, reply: dict[str, Any]) -> bool:
-        """Limit the body to what is held. True: its reply has an event that is not passed on."""
+        """Limit the body to what is held. True: the reply will have an event that is not passed on."""
         if requested.has_output and reply["output"] != requested.output:
             dialect.limit(body, reply["output"])
         if requested.uses:
@@ -150,7 +150,7 @@ class RequestHandler:
         return dialect.prepare(body, requested)
 
     def _rates(self, vendor: str, requested: ModelRequest) -> _Rates | None:
-        """The highest of all prices that may apply; None if one of its models has none."""
+        """The highest of all prices that may apply; None if a requested model has no price."""
         key = vendor, requested.models, requested.tier, requested.inputs
         if key not in self._known:
             if len(self._known) > _REMEMBERED:
@@ -194,7 +194,7 @@ class RequestHandler:
         while True:
             about["again"] = uses > 1  # a refusal is not final
             reply = await self._pipe.hold(call, about)
-            if reply.get("count"):  # by its size it would be lowered or refused: ask the vendor for the true count
+            if reply.get("count"):  # by its body's size it would be lowered or refused: ask the vendor to count
                 found = await count()
                 call = replace(call, input=call.input if found is None else min(found, call.input), counted=True)
             elif "refused" in reply and uses > 1:
@@ -208,16 +208,16 @@ class RequestHandler:
         counting = dialect.counting(body, path)
         if counting is None:
             return None
-        there, question = counting
+        count_path, question = counting
         data = json.dumps(question).encode()
         try:
             async with asyncio.timeout(_COUNT_WITHIN):
-                async with self._upstream.request(vendor, "POST", there, "", headers, data) as reply:
+                async with self._upstream.request(vendor, "POST", count_path, "", headers, data) as reply:
                     found = parsed(await reply.read()) if reply.status == 200 else None
         except (ClientError, TimeoutError, OSError):
             return None
         tokens = dialect.counted(found) if isinstance(found, dict) else None
-        return None if tokens is None else tokens + tokens // _MARGIN + _ROOM
+        return None if tokens is None else tokens + tokens // _MARGIN + _EXTRA
 
     def _remember(self, turn: str, tokens: int) -> None:
         self._turns[turn] = tokens
@@ -228,8 +228,8 @@ class RequestHandler:
         data = await read_all(request.content) or None
         headers, _ = self._upstream.headers(request)
         forward = Forward(routes.PLAIN[vendor], None, 0, self._prices, None, drop_ours=False)
-        going = self._upstream.request(vendor, request.method, path, request.query_string, headers, data)
-        return await forward.run(request, going, self._overdue)
+        sending = self._upstream.request(vendor, request.method, path, request.query_string, headers, data)
+        return await forward.run(request, sending, self._overdue)
 
     async def _at_a_price(
         self, request: web.BaseRequest, vendor: str, path: str, item: str, stated: int
@@ -251,8 +251,8 @@ class RequestHandler:
         forward = Forward(
             routes.PLAIN[vendor], self._pipe, reply["id"], self._prices, None, drop_ours=False, fee=stated
         )
-        going = self._upstream.request(vendor, "POST", path, request.query_string, headers, data)
-        return await forward.run(request, going, self._overdue)
+        sending = self._upstream.request(vendor, "POST", path, request.query_string, headers, data)
+        return await forward.run(request, sending, self._overdue)
 
 
 def _with_uses(call: Call, requested: ModelRequest, prices: list[Price], uses: int) -> Call:
@@ -275,8 +275,8 @@ def _refuse(dialect: Dialect, message: str, *, status: int = 0) -> web.Response:
     return web.json_response(body, status=status or code, headers=headers)
 
 
-def _stale(dialect: Dialect) -> web.Response:
-    """Another run's key, or an old one: at 401 every client stops."""
+def _wrong_key(dialect: Dialect) -> web.Response:
+    """The answer to another run's key, or an old one: at 401 every client stops."""
     _, body = dialect.refusal("nightlatch: this run is over; the address is not valid any more")
     if "type" in body:
         body["error"]["type"] = "authentication_error"

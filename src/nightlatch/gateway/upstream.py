@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     Headers = CIMultiDict[str]
 
 _REUSED = 10.0  # seconds that an idle connection is kept; an older one may be dead, which looks like a lost reply
-_CONNECT = 30.0
+_CONNECT = 30.0  # seconds
 _AUTOMATIC = ("User-Agent", "Accept", "Content-Type")  # headers that aiohttp adds where the client sent none
-# Headers of one hop, and those that the gateway sets itself.
+# Headers that are not passed on: those of one hop, and those that the gateway sets itself.
 _HOP = words(
     "connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade "
     "host content-length accept-encoding expect proxy-connection "
     "content-encoding "  # the body goes on as it was read
-    "x-http-method-override x-http-method x-method-override"  # else another request than the metered one
+    "x-http-method-override x-http-method x-method-override"  # they would make it another request than the metered one
 )
 _HOP_BACK = _HOP | {"content-encoding", "set-cookie", "date", "server"}
 
@@ -38,11 +38,11 @@ class Upstream:
         the environment."""
         self._bases = {vendor: base.rstrip("/") for vendor, base in bases.items()}
         self._keys = keys
-        self._mark = next(iter(keys), "").rpartition("-")[0]  # the run's prefix of all placeholders
+        self._mark = next(iter(keys), "").rpartition("-")[0]  # the prefix of all placeholders of this run
         self._proxies = {vendor: _proxy(base, proxies) for vendor, base in bases.items()}
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_REUSED),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),  # how long it may last: see `Overdue`
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),  # `Overdue` ends what lasts too long
             cookie_jar=aiohttp.DummyCookieJar(),
             raise_for_status=False,
         )
@@ -51,7 +51,7 @@ class Upstream:
         base = self._bases[vendor]
         if base.endswith("/v1") and path.startswith("v1/"):
             path = path.removeprefix("v1/")
-        url = f"{base}/{path}" + (f"?{self._keyed(query)}" if query else "")
+        url = f"{base}/{path}" + (f"?{self._with_keys(query)}" if query else "")
         return self._session.request(
             method,
             URL(url, encoded=True),
@@ -63,28 +63,28 @@ class Upstream:
         )
 
     def headers(self, request: BaseRequest) -> tuple[Headers, bool]:
-        """As the client sent them, with the real keys. True: it carries none of the run's placeholders, but a login of
-        its own."""
-        given, hop, mark = request.headers, _HOP, self._mark
-        if connection := given.get("Connection"):
+        """The client's headers, with the real keys. True: the request has none of the run's placeholders, so it brings
+        its own login."""
+        sent, hop, mark = request.headers, _HOP, self._mark
+        if connection := sent.get("Connection"):
             hop = hop | {name.strip().lower() for name in connection.split(",")}
         query = request.query_string
         found: Headers = CIMultiDict()
-        has_key = mark in query and self._keyed(query) != query
-        for name, text in given.items():
+        has_key = mark in query and self._with_keys(query) != query
+        for name, text in sent.items():
             if name.lower() in hop:
                 continue
             if mark in text:
-                found[name] = self._keyed(text)
+                found[name] = self._with_keys(text)
                 has_key = has_key or found[name] != text
             else:
                 found[name] = text
         found["Accept-Encoding"] = "identity"
         return found, not has_key
 
-    def _keyed(self, text: str) -> str:
-        for instead, key in self._keys.items():
-            text = text.replace(instead, key)
+    def _with_keys(self, text: str) -> str:
+        for placeholder, key in self._keys.items():
+            text = text.replace(placeholder, key)
         return text
 
     async def close(self) -> None:

@@ -28,20 +28,20 @@ class Nap:
 
     def wakes(self, at: float, zone: datetime.tzinfo) -> float:
         """The first time, from `at` on, when the machine is awake."""
-        there = datetime.datetime.fromtimestamp(at, zone)
-        minute = there.hour * 60 + there.minute
-        inside = self.begin <= minute < self.end or (self.begin > self.end and not self.end <= minute < self.begin)
-        if not inside:
+        local = datetime.datetime.fromtimestamp(at, zone)
+        minute = local.hour * 60 + local.minute
+        asleep = self.begin <= minute < self.end or (self.begin > self.end and not self.end <= minute < self.begin)
+        if not asleep:
             return at
-        woken = there.replace(hour=self.end // 60, minute=self.end % 60, second=0, microsecond=0)
-        if woken <= there:
+        woken = local.replace(hour=self.end // 60, minute=self.end % 60, second=0, microsecond=0)
+        if woken <= local:
             woken += datetime.timedelta(days=1)
         return woken.timestamp() + AFTER_WAKE
 
 
 @value(frozen=True, kw_only=True)
 class Played:
-    """What became of a job's slots."""
+    """What becomes of a job's slots in the simulation."""
 
     job: str
     slots: int
@@ -54,7 +54,7 @@ class Played:
 
 
 def parse(text: str) -> Nap:
-    """23:00-07:00"""
+    """Parse hours such as 23:00-07:00."""
     try:
         begin, end = (datetime.datetime.strptime(part.strip(), "%H:%M") for part in text.split("-"))
     except ValueError:
@@ -65,7 +65,7 @@ def parse(text: str) -> Nap:
 
 
 def play(job: Scheduled, nap: Nap, host: str, now: float, zone: datetime.tzinfo) -> Played | None:
-    """None for a job that is run by hand only, or never here."""
+    """Simulate the next `DAYS` days of a job; None if it has no schedule, or never runs on `host`."""
     if not job.job.schedule or job.policy(host, None).delay is None:
         return None
     begin = float(int(now))
@@ -92,8 +92,8 @@ def play(job: Scheduled, nap: Nap, host: str, now: float, zone: datetime.tzinfo)
                 on_time += 1
         if decision.slot is not None:
             row = replace(row, slot=decision.slot, next_due=job.next(decision.slot))
-        ahead = decision.look_at if decision.slot is None else row.next_due
-        at = nap.wakes(max(at if decision.slot is not None else at + 1.0, ahead), zone)
+        next_look = decision.look_at if decision.slot is None else row.next_due
+        at = nap.wakes(max(at if decision.slot is not None else at + 1.0, next_look), zone)
     return Played(
         job=job.job.name,
         slots=on_time + late + collapsed + sum(skipped.values()),

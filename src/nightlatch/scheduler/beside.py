@@ -1,4 +1,4 @@
-"""Processes beside the scheduler: pages, alerts, traces. No slot waits for them, and none of them stays dead."""
+"""Processes beside the scheduler: pages, alerts, traces. No slot waits for them; one that dies is started again."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_PAUSE = 1.0  # seconds between a death and the next start; doubled if it had lived only for a moment
-_LONGEST = 3600.0
+_PAUSE = 1.0  # seconds between a death and the next start; doubled if it had lived only for a `_MOMENT`
+_LONGEST = 3600.0  # seconds of such a pause
 _MOMENT = 60.0  # seconds
 
 
 class Beside:
-    """A nightlatch process that ends with this one, however that ends: its standard input is a pipe that only we hold.
+    """A nightlatch process that ends with this one, even after SIGKILL: its standard input is a pipe that only we hold.
 
     `wanted` is called at the start, and again whenever nightlatch.toml has changed.
     """
 
     def __init__(self, store: str | None, *words: str, wanted: Callable[[], object] = lambda: True) -> None:
         self._words, self._wanted = words, wanted
-        self._env = {**os.environ, url.ENV: store} if store else None  # not as an argument: it may hold a password
+        self._env = {**os.environ, url.ENV: store} if store else None  # not as an argument: the URL may hold a password
         self._process: subprocess.Popen[bytes] | None = None
         self._started, self._pause, self._restart_at = 0.0, _PAUSE, 0.0
 
     def take_up(self) -> None:
-        """Start it if it is wanted, and was not before."""
+        """Start the process if it is wanted and was never started."""
         try:
             if self._process is None and self._wanted():
                 self._start()
         except BadConfig:
-            pass  # the scheduler reports it; the previous version of the file stays in force
+            pass  # the scheduler reports the error; the previous version of nightlatch.toml stays in force
 
     def revive(self, say: Callable[[str], None]) -> None:
-        """Start it again if it has died."""
+        """Start the process again, after a pause, if it has died."""
         if self._process is None or (code := self._process.poll()) is None:
             return
         if not self._restart_at:

@@ -8,14 +8,14 @@ from ..core.slots import AFTER_WAKE, STEADY
 from ..system import clock
 
 _STEP = 5.0  # seconds by which the wall clock may drift from one look to the next
-_SLEPT = 10.0  # seconds missing on the clock that stops in suspend
+_SLEPT = 10.0  # seconds; if more are missing on the clock that stops in suspend, the machine has slept
 
 
 class Clocks:
     """The three clocks of this machine; tests replace them."""
 
     def now(self) -> float:
-        """Suspend-proof."""
+        """Goes on while the machine sleeps, and cannot be set."""
         return clock.now()
 
     def wall(self) -> float:
@@ -35,10 +35,10 @@ class Steadiness:
         self._last = self._read()
         self._woke: float | None = None
         self._stepped: float | None = None
-        self.slept: list[tuple[float, float]] = []  # (seconds, until): not noted yet
+        self.slept: list[tuple[float, float]] = []  # (seconds, until) of each sleep that is not in the journal yet
 
     def look(self) -> None:
-        """Call it at the beginning of every look."""
+        """Read the clocks, at the beginning of every look of the scheduler."""
         now, wall, awake = self._read()
         before, wall_before, awake_before = self._last
         passed = now - before
@@ -56,7 +56,7 @@ class Steadiness:
 
     @property
     def stepped(self) -> bool:
-        """Was a clock set while we looked, within the last hour?"""
+        """Has this process seen the wall clock being set, within the last `STEADY` seconds?"""
         return self._stepped is not None and self._last[0] - self._stepped < STEADY
 
     @property

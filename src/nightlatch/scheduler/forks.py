@@ -1,10 +1,12 @@
 """The process that supervisors are forked from: `python -m nightlatch.scheduler.forks FD`.
 
 It has loaded everything that a supervisor needs, but has opened nothing and has one thread, so that a fork is safe.
-Each run gets a new session, and so survives the end of the scheduler and of this process. It ends with its scheduler.
+Each run gets a new session, and so survives the end of the scheduler and of this process, which ends
+with its scheduler.
 
 A third of the CPU time of a short run is spent on copying pages of this process that the supervisor, its warden and its
-command touch. So it loads what every run uses; what publishes is loaded before the first run that has a workspace.
+command touch. So it loads only what every run uses; the code that publishes is loaded before the first run with a
+workspace.
 """
 
 from __future__ import annotations
@@ -49,12 +51,12 @@ PRELOADED = (
 )
 PUBLISHING = "nightlatch.runtime.supervisor.publishing.delivery"
 _LOOK = 1.0  # seconds between two looks at the package's files, which take longer than a fork
-_OBJECTS = 20_000  # between garbage collections: a short run has hardly any garbage, and to look for it copies memory
+_OBJECTS = 20_000  # new ones between garbage collections: a short run makes little garbage, and the search copies pages
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def main(fd: int) -> NoReturn:
-    line = sockets.socket(fileno=fd)
+    channel = sockets.socket(fileno=fd)
     os.set_inheritable(fd, False)
     for module in PRELOADED:
         __import__(module)
@@ -72,24 +74,24 @@ def main(fd: int) -> NoReturn:
     while True:
         ready = {ready for ready, _ in poll.poll()}
         for pid, code in children.ended():
-            send(line, {"ended": pid, "code": code})
+            send(channel, {"ended": pid, "code": code})
         if fd not in ready:
             continue
         if clock.now() - looked > _LOOK:
             looked = clock.now()
             if package_stamp() != stamp:
                 _begin_anew(fd)
-        order = receive(line)
+        order = receive(channel)
         if order is None:
             os._exit(0)
         if "workspace" in order["job"]["options"] and PUBLISHING not in sys.modules:
             if package_stamp() == stamp:
                 __import__(PUBLISHING)
                 gc.freeze()
-            if package_stamp() != stamp:  # then it is, or would be, another version's
-                send(line, {"again": order["claim"]})
+            if package_stamp() != stamp:  # then the module is, or would be, of another version
+                send(channel, {"again": order["claim"]})
                 _begin_anew(fd)
-        send(line, {"started": _fork(line, order), "claim": order["claim"]})
+        send(channel, {"started": _fork(channel, order), "claim": order["claim"]})
 
 
 def _begin_anew(fd: int) -> NoReturn:
@@ -103,7 +105,7 @@ def command(fd: int) -> list[str]:
 
 
 def package_stamp() -> tuple[int, int]:
-    """Changes with every change of a file of this package."""
+    """A value that differs after a change of any file of this package."""
     count = newest = 0
     folders = [_PACKAGE]
     while folders:
@@ -117,26 +119,26 @@ def package_stamp() -> tuple[int, int]:
     return count, newest
 
 
-def send(line: socket.socket, message: dict[str, Any]) -> None:
+def send(channel: socket.socket, message: dict[str, Any]) -> None:
     body = dumps(message).encode()
     try:
-        line.sendall(len(body).to_bytes(4) + body)
+        channel.sendall(len(body).to_bytes(4) + body)
     except OSError:
         pass  # the other side is gone: the next read reports it
 
 
-def receive(line: socket.socket) -> dict[str, Any] | None:
+def receive(channel: socket.socket) -> dict[str, Any] | None:
     """The next message; None: the other side is gone."""
-    length = _exactly(line, 4)
-    body = _exactly(line, int.from_bytes(length)) if length else None
+    length = _receive_exactly(channel, 4)
+    body = _receive_exactly(channel, int.from_bytes(length)) if length else None
     return loads(body) if body is not None else None
 
 
-def _exactly(line: socket.socket, size: int) -> bytes | None:
+def _receive_exactly(channel: socket.socket, size: int) -> bytes | None:
     found = b""
     while len(found) < size:
         try:
-            more = line.recv(size - len(found))
+            more = channel.recv(size - len(found))
         except ConnectionError:
             return None
         if not more:
@@ -146,7 +148,7 @@ def _exactly(line: socket.socket, size: int) -> bytes | None:
 
 
 class _Children:
-    """The children that have ended, by SIGCHLD through a pipe that a selector can wait for."""
+    """Finds the children that have ended; SIGCHLD writes to a pipe, `woken`, that `poll` can wait for."""
 
     def __init__(self) -> None:
         self.woken, end = os.pipe()
@@ -171,7 +173,7 @@ class _Children:
             found.append((pid, os.waitstatus_to_exitcode(status)))
 
 
-def _fork(line: socket.socket, order: dict[str, Any]) -> int:
+def _fork(channel: socket.socket, order: dict[str, Any]) -> int:
     pid = os.fork()
     if pid:
         return pid
@@ -181,7 +183,7 @@ def _fork(line: socket.socket, order: dict[str, Any]) -> int:
         for signum in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(signum, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        line.close()
+        channel.close()
         _redirect(order["log"])
         os._exit(supervise(order))
     except BaseException:  # noqa: BLE001  a forked child must not return
@@ -192,7 +194,7 @@ def _fork(line: socket.socket, order: dict[str, Any]) -> int:
 
 
 def _redirect(log: str) -> None:
-    """Its own output goes to a file: the scheduler's terminal or pipe may be gone before it ends."""
+    """Send the supervisor's output to a file: the scheduler's terminal or pipe may be gone before the run ends."""
     fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)

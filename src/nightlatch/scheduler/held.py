@@ -1,8 +1,8 @@
-"""Plans that wait for an approval, as a scheduler sees them: what the ledger knows of one, the row is made to say; and
-one that nobody has approved in time expires.
+"""Plans that wait for an approval: the scheduler makes row and ledger agree about them, and lets a plan expire that
+nobody approved in time.
 
-Where machines share a ledger, its change from held to pending or cancelled decides, and the row follows. Where each has
-its own (git), the row decides, and the ledger of the plan's host follows.
+Where machines share a ledger, the run's change there from held to pending or cancelled decides, and the row follows.
+Where each machine has a separate ledger (git), the row decides, and the ledger of the plan's host follows.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _EXPIRED = "nobody approved it in time"
 class HeldPlans:
     def __init__(self, store: Store, ledger: Ledger, host: str) -> None:
         self._store, self._ledger, self._host = store, ledger, host
-        self._apart = store.lists_begun
+        self._separate_ledgers = store.lists_begun
 
     def agreed(self, row: Row) -> Row:
-        """The row as the ledger knows its plan: somebody may have been killed between the two."""
+        """The row, made to agree with the ledger about its plan: a process may have been killed in between."""
         held = row.claim.held if row.claim and row.claim.is_open else None
-        if self._apart:
+        if self._separate_ledgers:
             self._follow(row)
             return row
         if row.claim is None or held is None or "word" in held:
@@ -44,19 +44,20 @@ class HeldPlans:
         return approval.refused(row, self._store) if run.status == statuses.CANCELLED else row
 
     def _follow(self, row: Row) -> None:
-        """Plans of this machine that the row does not hold (any more) were refused, or have expired, elsewhere."""
+        """Cancel this machine's plans that the row does not hold (any more): refused or expired on another machine."""
         for run in self._ledger.held(row.job):
-            begun = row.claim is not None and row.claim.is_open and row.claim.by == self._host  # it says so in a moment
+            # A run of ours may be about to name its plan in the row.
+            begun = row.claim is not None and row.claim.is_open and row.claim.by == self._host
             if not approval.held_claim(row, run, self._store) and not begun:
                 self._cancel(run, "refused on another machine, or expired")
 
     def expired(self, row: Row) -> Row:
-        """The row without the plan, if the ledger lets it go."""
+        """The row without its plan; unchanged if the ledger shows that the plan was just decided."""
         assert row.claim and row.claim.held
-        if not self._apart:
+        if not self._separate_ledgers:
             run = self._ledger.run(row.claim.held["run"])
             if run and run.held is not None and not self._cancel(run, _EXPIRED):
-                return row  # approved, or refused, in this moment: the next look knows
+                return row  # approved or refused at this moment: the next look sees which
         return approval.refused(row, self._store)
 
     def held_until(self, row: Row, until: float) -> Row:
@@ -64,7 +65,8 @@ class HeldPlans:
         return replace(row, claim=replace(row.claim, held={**row.claim.held, "until": until}))
 
     def may_expire(self, row: Row, unchanged: float, expires: float) -> bool:
-        """Without a clock that all share: its host, or one that has seen it unchanged for so long."""
+        """May this machine let the plan expire, without a shared clock? It must be the plan's host, or have seen
+        the claim unchanged for `expires` seconds."""
         held = row.claim.held if row.claim else None
         return held is None or held["host"] == self._host or unchanged >= expires
 
@@ -75,5 +77,5 @@ class HeldPlans:
         try:
             discard(self._ledger, run.id)
         except StoreUnreachable:
-            pass  # retention does it
+            pass  # retention discards it later
         return True

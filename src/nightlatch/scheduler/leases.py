@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ..core.model import Record
     from ..core.protocols import Store
 
-_FEW = 50  # leases that are read one by one
+_FEW = 50  # up to so many leases are read one by one; for more, all are read at once
 
 
 class JobLeases:
@@ -21,7 +21,7 @@ class JobLeases:
 
     def look(self, jobs: Collection[str]) -> None:
         """Read these jobs' leases; all others count as free."""
-        if len(jobs) > _FEW or (jobs and self._store.lists_begun):  # on git, where each read is a request
+        if len(jobs) > _FEW or (jobs and self._store.lists_begun):  # on git each read is a request
             wanted = set(jobs)
             found = [record for record in self._store.records() if record.name in wanted]
         else:

@@ -44,7 +44,7 @@ class JobSlots:
         def change(row: Row) -> Row:
             if row.paused is None:
                 raise UsageError(f"{self._job} is not paused")
-            return self._from(replace(row, paused=None), now, slots.PAUSED)
+            return self._skip_due(replace(row, paused=None), now, slots.PAUSED)
 
         row = self._move(change)
         self._note(kinds.UNPAUSED, by=self._by)
@@ -57,7 +57,7 @@ class JobSlots:
         def change(row: Row) -> Row:
             times = times_of(row.schedule)
             if times is None or times.next(slot - 1) != slot:
-                raise UsageError(f"{name_of(slot)} is not a slot of {self._job}: {_next(row, now)}")
+                raise UsageError(f"{name_of(slot)} is not a slot of {self._job}: {_next_slot(row, now)}")
             if slot <= row.slot or slot in row.passed:
                 look = advice.command("slots", self._job)
                 raise UsageError(f"{name_of(slot)} was already decided: {look} says how")
@@ -82,11 +82,11 @@ class JobSlots:
             if times is None:
                 raise UsageError(f"{self._job} has no schedule")
             begin = time - 1
-            ran = row_plan.still_decided(row, self._ledger.slots.of(self._job, begin), begin)
-            kept = tuple(one for one in row.records if one.names_a_run or one.last < time)
+            decided = row_plan.still_decided(row, self._ledger.slots.of(self._job, begin), begin)
+            kept = tuple(record for record in row.records if record.names_a_run or record.last < time)
             return replace(
                 row, slot=begin, next_due=float(times.next(begin)), era=row.era + 1, struck=row.set_back_to(begin),
-                passed=tuple(sorted(ran)), records=kept,
+                passed=tuple(sorted(decided)), records=kept,
             )  # fmt: skip
 
         row = self._move(change)
@@ -94,7 +94,7 @@ class JobSlots:
         return row
 
     def define(self, mine: str) -> Row:
-        """Bring a definition into force, whatever was before: a person decides where machines differ."""
+        """Bring a definition into force, whatever the row has: a person decides where machines differ."""
         was: list[str] = []
 
         def change(row: Row) -> Row:
@@ -105,12 +105,12 @@ class JobSlots:
         self._note(kinds.DEFINED, definition=mine[:12], was=was[0][:12], by=self._by)
         return row
 
-    def _from(self, row: Row, now: float, reason: str) -> Row:
-        """Skip what is due by now."""
-        times, left = times_of(row.schedule), due_before(row.schedule, row.slot, now, row.passed)
-        if times is None or left is None:
+    def _skip_due(self, row: Row, now: float, reason: str) -> Row:
+        """The row with all slots skipped that are due by `now`."""
+        times, due = times_of(row.schedule), due_before(row.schedule, row.slot, now, row.passed)
+        if times is None or due is None:
             return row
-        first, last, count = left
+        first, last, count = due
         record = SlotRecord(
             first=first, last=last, count=count, outcome=SKIPPED, reason=reason, host=identity.host(), at=now,
             era=row.era,
@@ -134,6 +134,6 @@ class JobSlots:
         self._ledger.note(self._job, kind, **{name: fact for name, fact in facts.items() if fact is not None})
 
 
-def _next(row: Row, now: float) -> str:
+def _next_slot(row: Row, now: float) -> str:
     times = times_of(row.schedule)
     return f"the next one is {name_of(times.next(max(now, row.slot)))}" if times else "it has no schedule"

@@ -1,4 +1,4 @@
-"""A row, and what becomes of it: the moves that a look makes, as functions of the row."""
+"""What a look makes of a row, as functions of the row."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from .scheduled import Scheduled
 
 _NOTHING = Decision()
-PASSED = 1000  # slots that a row lists as run before it was set back; for others there are done keys
+PASSED = 1000  # slots at most that a row which was set back lists as run already; done keys show the others
 
 
 class RowPlan:
-    """A row, and what it becomes."""
+    """A row as it was read, and what this look makes of it."""
 
     def __init__(self, row: Row | None, new: Row, decision: Decision | None = None) -> None:
-        """`row`: None if there is none yet. `decision`: None if it is still to be decided."""
+        """`row`: None if the store has none yet. `decision`: None until the slots are decided about."""
         self.row, self.new, self.decision = row, new, decision
         self.notes: list[tuple[str, dict[str, object]]] = []  # for the journal, if the move wins
 
@@ -34,7 +34,7 @@ class RowPlan:
 
     @property
     def waits(self) -> bool:
-        """Does it wait for room, or for something that has no known time?"""
+        """Does the row wait for room, or for something that has no known time?"""
         return self.decision == _NOTHING
 
     def moved(self, move: str, host: str) -> Row:
@@ -45,7 +45,7 @@ class RowPlan:
 
 
 def takes_room(row: Row, host: str) -> bool:
-    """Is a run of this row at work on this host? It is known by its claim, also after a restart."""
+    """Is a run of this row at work on this host? The claim shows it, also after a restart."""
     claim = row.claim
     if claim is None or claim.ended or claim.by != host:
         return False
@@ -58,35 +58,35 @@ def decided(row: Row, job: Scheduled, decision: Decision, following: float, *, h
     if decision.unpause:
         changes["paused"] = None
     if decision.records:
-        changes["records"] = row.with_records(*(replace(one, host=host) for one in decision.records), keep=keep)
+        changes["records"] = row.with_records(*(replace(record, host=host) for record in decision.records), keep=keep)
     if decision.slot is not None:
         slot = changes["slot"] = decision.slot
         changes["next_due"] = following or job.next(slot)
         if row.passed:
-            changes["passed"] = tuple(one for one in row.passed if one > slot)
+            changes["passed"] = tuple(passed for passed in row.passed if passed > slot)
     return replace(row, **changes) if changes or decision.claim else row
 
 
 def edited(row: Row, job: Scheduled | None, now: float, *, host: str, keep: int) -> Row:
-    """The row with another schedule, or none, from its next slot on; due slots of the old one are skipped."""
+    """The row with another schedule, or none, from its next slot on; due slots of the old schedule are skipped."""
     begin = max(row.slot, float(int(now)))
-    left = due_before(row.schedule, row.slot, now, row.passed)
-    record: tuple[SlotRecord, ...] = ()
-    if left:
-        first, last, count = left
-        record = (
+    due = due_before(row.schedule, row.slot, now, row.passed)
+    skipped: tuple[SlotRecord, ...] = ()
+    if due:
+        first, last, count = due
+        skipped = (
             SlotRecord(
                 first=first, last=last, count=count, outcome=SKIPPED, reason=slots.EDITED, host=host, at=now,
                 era=row.era,
             ),
         )  # fmt: skip
-    records = row.with_records(*record, keep=keep)
+    records = row.with_records(*skipped, keep=keep)
     next_due, text = (job.next(begin), job.text) if job else (NEVER, "")
     return replace(row, slot=begin, next_due=next_due, schedule=text, records=records)
 
 
 def set_back(row: Row, job: Scheduled, now: float, recorded: Iterable[SlotRecord]) -> Row:
-    """The row without the moves of a clock that was ahead. What names a run stays. `recorded`: in the ledger."""
+    """The row without the moves of a clock that was ahead. Records that name a run stay. `recorded`: the ledger's."""
     ran = still_decided(row, recorded, now)
     begin = float(int(now))
     kept = tuple(_cut(record, job, begin) for record in row.records if record.names_a_run or record.first <= begin)
@@ -97,8 +97,8 @@ def set_back(row: Row, job: Scheduled, now: float, recorded: Iterable[SlotRecord
 
 
 def still_decided(row: Row, recorded: Iterable[SlotRecord], time: float) -> set[float]:
-    """The slots after a time that stay decided when the row is set back to it: those with a run, and the one at work.
-    A claim that ended without a run has only a record, which is struck out."""
+    """The slots after a time that stay decided when the row is set back to it: those with a run, and the open
+    claim's. A claim that ended without a run has only a record, which is struck out."""
     ran = {record.first for record in (*recorded, *row.records) if record.names_a_run and record.first > time}
     return ran | {row.claim.slot} if row.claim and row.claim.is_open and row.claim.slot > time else ran
 

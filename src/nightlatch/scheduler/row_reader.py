@@ -1,5 +1,5 @@
-"""Reads the jobs' rows, and first brings this ledger up to date with them: other machines' records, changes of a
-stage, and what a clock ahead of time had recorded."""
+"""Reads the jobs' rows and brings this ledger up to date with them: copies other machines' records, journals changes
+of a stage, strikes out what was recorded while a clock was ahead."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
 
 class RowReader:
-    def __init__(self, ledger: Ledger, *, apart: bool, say: Callable[[str], None]) -> None:
-        """`apart`: each machine has a separate ledger."""
-        self._ledger, self._apart, self._say = ledger, apart, say
-        self._known: dict[str, Row] = {}  # job → its row as it was read, or moved, here last
+    def __init__(self, ledger: Ledger, *, separate_ledgers: bool, say: Callable[[str], None]) -> None:
+        """`separate_ledgers`: each machine has one."""
+        self._ledger, self._separate_ledgers, self._say = ledger, separate_ledgers, say
+        self._known: dict[str, Row] = {}  # job → its row as this process last read or moved it
         self.unreadable: set[str] = set()  # jobs whose rows only a newer program can read
         self._copied: dict[str, Row] = {}  # job → the row whose records this ledger has
-        self._staged: dict[str, object] = {}  # job → the change of its stage that this ledger has
-        self._struck: dict[str, tuple[int, str]] = {}  # job → era and move by which records were struck out here last
+        self._staged: dict[str, object] = {}  # job → id of the last change of its stage in this ledger
+        self._struck: dict[str, tuple[int, str]] = {}  # job → era and id of the row when records were last struck
 
     def read(self, cursors: Iterable[Cursor], wanted: Container[str]) -> list[Row]:
         """The rows of these jobs, as far as this program can read them."""
         return [row for cursor in cursors if cursor.job in wanted and (row := self._row(cursor))]
 
     def keep(self, row: Row) -> None:
-        """This is the row now: it need not be parsed when it is read."""
+        """Remember a row that we have moved, so that it need not be parsed when it is read."""
         self._known[row.job] = row
 
     def update_ledger(self, found: Iterable[Row], jobs: Mapping[str, Scheduled], *, again: bool = False) -> None:
-        """`again`: strike out once more, by rows that have moved: a process that was frozen since before a set-back may
-        have written down what it had read."""
-        if self._apart:
+        """`again`: for rows that have moved, strike out once more: a process that was frozen during a set-back may have
+        recorded what it had read before."""
+        if self._separate_ledgers:
             self._copy_records(found)
         for row in found:
             if row.change and self._staged.get(row.job) != row.change["id"]:
@@ -49,7 +49,7 @@ class RowReader:
                     self._strike(row, jobs[row.job])
 
     def _row(self, cursor: Cursor) -> Row | None:
-        """None: a newer program has moved it, and a move of ours would drop what it added."""
+        """None: a newer program has written the row, and a move of ours would drop fields that it added."""
         known = self._known.get(cursor.job)
         if known is not None and known.id == cursor.id:
             return known
@@ -73,7 +73,7 @@ class RowReader:
         self._copied |= {row.job: row for row, _ in moved}
 
     def _strike(self, row: Row, job: Scheduled) -> None:
-        """Strike out this ledger's records of the times that do not count, before anything else is read."""
+        """Strike out this ledger's records that do not count since a set-back, before anything else is read."""
         for time, era in row.struck:
             self._ledger.slots.strike(row.job, time, era, job.cut)
         self._struck[row.job] = row.era, row.id

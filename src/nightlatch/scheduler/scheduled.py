@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 
 class Scheduled:
-    """`definition`: the hash of what the job is. Parsing a schedule takes time, so one lives as long as its file."""
+    """`definition`: the hash of what the job is. Parsing a schedule takes time, so an instance is kept until
+    nightlatch.toml changes."""
 
     def __init__(self, job: Job, definition: str) -> None:
         self.job, self.definition = job, definition
         self.text = "\n".join((*job.schedule, job.tz)) if job.schedule else ""
-        self._policies: dict[str, tuple[float | None, Policy]] = {}  # by host: the last one, and its slot
+        self._policies: dict[str, tuple[float | None, Policy]] = {}  # host → the last slot asked about, and its policy
         self._times = schedule.parse(job.schedule, find(job.tz)) if job.schedule else None
 
     def next(self, after: float) -> float:
@@ -38,12 +39,12 @@ class Scheduled:
         return self.due_from(first, until) if first <= until else None
 
     def due_from(self, first: float, until: float, passed: Container[float] = ()) -> Due:
-        """The slots from the first one on, which is known, to a time. One that has its outcome already (`passed`) does
-        not begin them: a range is known by its first slot, and would replace it."""
+        """The slots from `first`, itself a slot, until a time. They begin with one that has no outcome yet (is not in
+        `passed`): a range is recorded under its first slot, and would replace that slot's outcome."""
         assert self._times
-        first = _open(self._times, first, until, passed)
+        first = _first_open(self._times, first, until, passed)
         second = self._times.next(first)
-        if second > until:  # by far the most of all looks
+        if second > until:  # only one slot is due, as in nearly all looks
             return Due(first=first, newest=first, following=float(second))
         newest = self._times.newest(until)
         return Due(
@@ -55,13 +56,13 @@ class Scheduled:
         )
 
     def cut(self, first: float, time: float) -> tuple[float, int]:
-        """Where a range that begins at `first` ends, and how many slots it has, if it is cut at a time: there, since
-        its slots may be those of a schedule that was edited meanwhile."""
+        """(end, count) of a range of slots from `first` that is cut at a time. It ends at that time, not at a slot: the
+        range may be of a schedule that was edited since."""
         return time, self._times.count(first - 1, time) if self._times else 1
 
     def policy(self, host: str, newest: float | None) -> Policy:
         if not self.job.jitter:
-            newest = None  # then it is the same for every slot
+            newest = None  # without jitter the policy is the same for every slot
         known = self._policies.get(host)
         if known is None or known[0] != newest:
             known = self._policies[host] = newest, self._policy(host, newest)
@@ -97,20 +98,20 @@ def times_of(text: str) -> schedule.Schedule | None:
 def due_before(
     text: str, after: float, until: float, passed: Collection[float] = ()
 ) -> tuple[float, float, int] | None:
-    """The slots of a schedule as a row keeps it: first, last and how many; None: there are none. Those that have their
-    outcome already (`passed`) do not count."""
+    """(first, last, count) of the slots after one time, and at or before another; None: there are none. `text`: the
+    schedule as a row keeps it. Slots that have an outcome already (`passed`) do not count."""
     times = times_of(text)
     if times is None or times.next(after) > until:
         return None
-    first, last = _open(times, times.next(after), until, passed), times.newest(until)
+    first, last = _first_open(times, times.next(after), until, passed), times.newest(until)
     if first in passed:
         return None
     count = min(times.count(first - 1, until), COUNTED + 1) - sum(first <= slot <= last for slot in passed)
     return float(first), float(last), count
 
 
-def _open(times: schedule.Schedule, first: float, until: float, passed: Container[float]) -> float:
-    """The first slot that has no outcome yet; the last one, if all of them have."""
+def _first_open(times: schedule.Schedule, first: float, until: float, passed: Container[float]) -> float:
+    """The first slot that has no outcome yet; if all have one, the last slot."""
     while first in passed and (following := times.next(first)) <= until:
         first = float(following)
     return first

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from .scheduled import Scheduled
 
 POLL = 2.0  # seconds until pauses, retries and edits by others are noticed
-ALL = 600.0  # seconds between two looks at all rows: one that a wrong clock has moved ahead is not due
-# Where a look is a request to a remote: while another machine's claim is open, and otherwise.
+ALL = 600.0  # seconds between two looks at all rows: a row that a wrong clock has moved ahead does not become due
+# `POLL`, where a look is a request to a remote: while another machine's claim is open, and otherwise.
 POLL_CLAIMED, POLL_IDLE = 60.0, 300.0
 
 
@@ -56,20 +56,20 @@ class Scheduler:
         """`start` gives a claimed slot to a supervisor, without waiting for it."""
         self._store, self._ledger, self._host, self.at_once = store, ledger, host, at_once
         self._clocks, self._new_id, self._start, self._say = clocks, new_id, start, say
-        self._apart = store.lists_begun  # each machine has a separate ledger and clock
-        self._keep = KEPT if self._apart else 0
+        self._separate_ledgers = store.lists_begun  # and no clock that machines share
+        self._keep = KEPT if self._separate_ledgers else 0
         self._leases = leases or JobLeases(store)
         self._steadiness = Steadiness(clocks)
         self._plans = HeldPlans(store, ledger, host)
-        self._reader = RowReader(ledger, apart=self._apart, say=say)
+        self._reader = RowReader(ledger, separate_ledgers=self._separate_ledgers, say=say)
         self._watch = Watch(store.folder, clocks)
         self.jobs: Mapping[str, Scheduled] = {}
-        self._removed: set[str] = set()  # jobs that have left the file, and whose rows do not say so yet
+        self._removed: set[str] = set()  # jobs no longer in nightlatch.toml, whose rows still have a schedule
         self.served: dict[str, str] = {}  # job → `last_served` of `definition.judge`
-        self.keep_served: Callable[[], None] = lambda: None  # writes it down
-        self.shared = True  # may other machines have other files?
+        self.keep_served: Callable[[], None] = lambda: None  # writes `served` to the disk
+        self.shared = True  # may other machines have another nightlatch.toml?
         self._old: dict[str, str] = {}  # job → the definition in force, where ours is old
-        self._unsynced: set[str] = set()
+        self._unsynced: set[str] = set()  # jobs whose rows are read at the next look even if they are not due
         self._looked_at_all = clocks.now()
         self._next: dict[str, float] = {}  # job → when it is worth a look
         self._next_look = 0.0  # when all that is due is looked at again
@@ -77,7 +77,7 @@ class Scheduler:
         self._others_claims = False
 
     def serve(self, jobs: Mapping[str, Scheduled], removed: Iterable[str] = ()) -> None:
-        """Schedule these jobs from the next look on. `removed` were in the file before."""
+        """Schedule these jobs from the next look on. `removed`: jobs that were in nightlatch.toml before."""
         self.jobs = jobs
         self._removed = (self._removed | set(removed)) - jobs.keys()
         self._unsynced = set(jobs)
@@ -93,10 +93,10 @@ class Scheduler:
         cursors = self._store.cursors() if self._unsynced or self._removed else self._store.cursors(due=now)
         found = self._rows(cursors, now)
         self._others_claims = any(row.claim and row.claim.is_open and row.claim.by != self._host for row in found)
-        made = [RowPlan(None, self._new_row(self.jobs[job], now), Decision()) for job in sorted(self._missing(found))]
-        self._next |= {plan.new.job: plan.new.next_due for plan in made}
+        added = [RowPlan(None, self._new_row(self.jobs[job], now), Decision()) for job in sorted(self._missing(found))]
+        self._next |= {plan.new.job: plan.new.next_due for plan in added}
         self._waiting = []
-        self._settle(found, [*made, *self._leaving(cursors, now)], now, self._room(found))
+        self._settle(found, [*added, *self._leaving(cursors, now)], now, self._room(found))
         self._watch.keep()
         if self._unsynced:
             self._unsynced = set()
@@ -108,10 +108,10 @@ class Scheduler:
     def fill(self, ended: Collection[str]) -> float:
         """Runs of these jobs have ended: start what waits for them or for room, as `look` would, without reading all
         that is due. Returns the seconds until the next look."""
-        if self._apart or self._clocks.now() >= self._next_look:
+        if self._separate_ledgers or self._clocks.now() >= self._next_look:
             return self.look()
         now = self._begin()
-        at_work = self._store.cursors(due=0.0)  # an open claim is always worth a look
+        at_work = self._store.cursors(due=0.0)  # rows with an open claim are always due
         room = self._room(self._reader.read(at_work, self.jobs))
         jobs = set(ended)
         while True:
@@ -145,7 +145,7 @@ class Scheduler:
             if plan is None:
                 continue
             if plan.decision is None:
-                counted = self._takes_room(row)  # a claim of ours that is taken over has its place already
+                counted = self._takes_room(row)  # a claim of ours that is taken over takes room already
                 self._decide(plan, seen if room > 0 or counted else seen_full)
                 if plan.waits and room <= 0:
                     self._waiting.append(row.job)
@@ -158,7 +158,7 @@ class Scheduler:
     # ── reading ──
 
     def _note_sleep(self) -> None:
-        """How long this machine slept, once the store answers again."""
+        """Journal how long this machine slept; if the ledger does not answer, the next look tries again."""
         while self._steadiness.slept:
             slept, until = self._steadiness.slept[0]
             self._ledger.note("", kinds.SLEPT, host=self._host, elapsed=round(slept), until=round(until))
@@ -192,7 +192,7 @@ class Scheduler:
         )  # fmt: skip
 
     def _leaving(self, cursors: Iterable[Cursor], now: float) -> list[RowPlan]:
-        """Plans for jobs that have left the file, which would be overdue for ever."""
+        """Plans that end the schedules of jobs no longer in nightlatch.toml, which would be overdue for ever."""
         if not self._removed:
             return []
         found = [row for row in self._reader.read(cursors, self._removed) if row.schedule]
@@ -207,7 +207,7 @@ class Scheduler:
     # ── deciding ──
 
     def _plan(self, row: Row, now: float) -> RowPlan | None:
-        """None: the definition here is old."""
+        """What changes with the job's definition and schedule. None: the definition here is old."""
         job = self.jobs[row.job]
         standing = definition.judge(row, job.definition, self.served.get(row.job, ""), shared=self.shared)
         if standing == definition.OLD:
@@ -235,7 +235,7 @@ class Scheduler:
         """What is the same for all rows of this look."""
         return Observation(
             now=now,
-            patience=slots.UNBEGUN_WATCHED if self._apart else slots.UNBEGUN,
+            patience=slots.UNBEGUN_WATCHED if self._separate_ledgers else slots.UNBEGUN,
             steady=self._steadiness.steady,
             host=self._host,
             stepped=self._steadiness.stepped,
@@ -246,7 +246,7 @@ class Scheduler:
         row, job, now = plan.new, self.jobs[plan.new.job], seen.now
         due = self._due(row, job, now)
         unchanged, holder = self._watch.unchanged(row.job, row.claim), self._leases.holder(row.job)
-        if self._apart:
+        if self._separate_ledgers:
             may_expire = self._plans.may_expire(row, unchanged, job.job.expires)
             seen = replace(seen, may_set_back=row.by == self._host, may_expire=may_expire)
         if unchanged or holder:
@@ -271,8 +271,8 @@ class Scheduler:
         self._next[row.job] = decision.look_at if decision.slot is None else plan.new.next_due
 
     def _due(self, row: Row, job: Scheduled, now: float) -> Due | None:
-        over = row.paused is not None and 0 < row.paused.until <= now
-        until = min(now, row.paused.until) if over and row.paused else now
+        pause_is_over = row.paused is not None and 0 < row.paused.until <= now
+        until = min(now, row.paused.until) if pause_is_over and row.paused else now
         return job.due_from(row.next_due, until, row.passed) if row.next_due <= until else None
 
     def _cancel(self, row: Row) -> None:
@@ -287,7 +287,7 @@ class Scheduler:
     def _with_cancel(self, row: Row) -> Row:
         """Where each machine has a separate ledger, the holder finds the request in the row when it renews."""
         claim = row.claim
-        if not self._apart or claim is None or not claim.is_open or claim.cancel:
+        if not self._separate_ledgers or claim is None or not claim.is_open or claim.cancel:
             return row
         return replace(row, claim=replace(claim, cancel=f"overlap on {self._host}"))
 
@@ -309,19 +309,19 @@ class Scheduler:
         try:
             won = self._store.advance(sent)
         except StoreUnreachable:
-            won = self._store.advance(sent)  # maybe only the reply was lost: then each row has our id
+            won = self._store.advance(sent)  # maybe only the reply was lost: then the rows have our moves' ids
         for (plan, _), mine in zip(moves, won, strict=True):
             job = plan.new.job
             if job in self._removed:
                 if mine:
-                    self._say(f"{job} is no longer in the file, so it is no longer due")
+                    self._say(f"{job} is no longer in nightlatch.toml, so it is no longer due")
                     self._forget(job)
                 continue
             if not mine:
-                self._next[job] = self.jobs[job].next(self._store.clock())  # another was faster
+                self._next[job] = self.jobs[job].next(self._store.clock())  # another scheduler was first
                 continue
             self._reader.keep(plan.new)
-            self.served[job] = definition.mark(plan.new)  # not before: a definition whose move is lost was not served
+            self.served[job] = definition.mark(plan.new)  # only now: a definition whose move lost was not served
             if plan.claims and plan.new.claim:
                 self._watch.see(job, plan.new.claim)
                 self._start(self.jobs[job], plan.new.claim)
@@ -330,8 +330,8 @@ class Scheduler:
             self._say_skipped(plan)
 
     def _announce(self, plans: list[tuple[Row, Row]]) -> None:
-        """Write down which definitions this machine is about to bring into force: killed after a move that won, it
-        would not know that it has served them, and could never revert them."""
+        """Write down which definitions this machine is about to bring into force: if it were killed right after the
+        move, it would not know that it has served them, and could never revert them."""
         for old, new in plans:
             known, was = self.served.get(old.job, "").split("\n"), definition.mark(old)
             self.served[old.job] = "\n".join([*(mark for mark in known if mark == was), definition.mark(new)])
@@ -344,7 +344,7 @@ class Scheduler:
                 self._say(f"{plan.new.job}: {name_of(record.last)} skipped ({record.reason})")
 
     def _pause(self, now: float) -> float:
-        """Until the next look: the next due time, or the next poll."""
-        poll = POLL if not self._apart else POLL_CLAIMED if self._others_claims else POLL_IDLE
+        """Seconds until the next look: the next due time, or the next poll."""
+        poll = POLL if not self._separate_ledgers else POLL_CLAIMED if self._others_claims else POLL_IDLE
         known = [at for job in self.jobs if (at := self._next.get(job, 0.0)) > now]
         return max(min([poll, *(at - now for at in known)]), 0.01)

@@ -1,5 +1,5 @@
-"""`nightlatch serve` and `nightlatch tick`: look, start, sleep until the next due time; read the file again when it
-changes. Any number of them on one store."""
+"""`nightlatch serve` and `nightlatch tick`: look, start, sleep until the next due time; read nightlatch.toml again
+when it changes. Any number of these processes may work on one store."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
     Load = Callable[[], Any]  # a `config.load.Config`, or raises BadConfig
 
-_RELOAD = 2.0  # seconds between two looks at the file
-_AWAY = 5.0  # seconds between two tries while the store is away
+_RELOAD = 2.0  # seconds between two looks at nightlatch.toml
+_RETRY = 5.0  # seconds between two tries while the store cannot be reached
 
 
 class Server:
-    """One machine's scheduler, with its processes. `load` reads the file that is in force."""
+    """One machine's scheduler, with its processes. `load` reads nightlatch.toml."""
 
     def __init__(self, load: Load, store: str | None, say: Callable[[str], None]) -> None:
         self._load, self._say = load, say
@@ -61,13 +61,13 @@ class Server:
         self._scheduler.served = self._served.definitions
         self._scheduler.keep_served = self._keep_served
         self._stop = 0
-        self._away = False
+        self._unreachable = False
         self._take_up()
 
     def serve(self, beside: Sequence[Beside] = ()) -> int:
-        """Until a signal asks for the end. Runs go on; as process 1, whose end would kill them, it ends them first."""
-        for one in beside:
-            one.take_up()
+        """Schedule until a termination signal. Runs go on; process 1, whose end would kill them, ends them first."""
+        for process in beside:
+            process.take_up()
         woken = self._listen()
         self._starter.preload()
         if not self._served.is_alone():
@@ -79,20 +79,20 @@ class Server:
             if clock.now() - looked_at_file > _RELOAD:
                 looked_at_file = clock.now()
                 changed = self._reload()
-                for one in beside:
-                    one.revive(self._say)
+                for process in beside:
+                    process.revive(self._say)
                     if changed:
-                        one.take_up()
+                        process.take_up()
             pause = self._look(ended)
             ended = self._wait(pause, woken)
         if os.getpid() == 1:
             self._starter.signal_all(signal.SIGTERM)
-            self._stop = 0  # heard
+            self._stop = 0  # or `_wait` would not wait
             while self._starter.busy:
                 self._wait(1.0, woken)
         self._starter.close()
-        for one in beside:
-            one.close()
+        for process in beside:
+            process.close()
         return 0
 
     def tick(self, *, detach: bool) -> int:
@@ -114,13 +114,13 @@ class Server:
 
     def summary(self) -> str:
         """What will be done next, in a sentence."""
-        now = clock.wall()  # the store may be away
+        now = clock.wall()  # not the store's clock: the store may be unreachable
         due = sorted((one.next(now), name) for name, one in self._scheduler.jobs.items())
         coming = [f"{name} at {_local(at)}" for at, name in due[:3] if at < NEVER]
         jobs = f"{len(due)} job{'' if len(due) == 1 else 's'}"
         return f"serving {jobs} on {self._store.url}; next: {', '.join(coming) or 'nothing, no job has a schedule'}"
 
-    # ── the file ──
+    # ── nightlatch.toml ──
 
     def _take_up(self) -> None:
         self._scheduler.at_once = self._config.at_once
@@ -129,38 +129,38 @@ class Server:
         self._scheduler.serve({name: Scheduled(job, definition(job)) for name, job in jobs.items()}, removed)
 
     def _reload(self) -> bool:
-        """Has the file in force changed?"""
+        """Read nightlatch.toml again if it was edited. Returns whether a new version is in force."""
         if not self._config.changed:
             return False
         try:
             self._config = self._load()
         except BadConfig as error:
-            if str(error) != self._broken:
-                self._say(f"the file was edited and is broken, so the one before it stays in force: {error}")
-            self._broken = str(error)
+            if str(error) != self._config_error:
+                self._say(f"nightlatch.toml was edited and is broken, so the previous version stays in force: {error}")
+            self._config_error = str(error)
             return False
-        self._broken = ""
+        self._config_error = ""
         self._take_up()
-        self._say(f"read the file again: {self.summary()}")
+        self._say(f"read nightlatch.toml again: {self.summary()}")
         return True
 
-    _broken = ""
+    _config_error = ""
 
     # ── one round ──
 
     def _look(self, ended: list[tuple[str, int]]) -> float:
-        """Seconds until the next look. `ended`: the runs that have ended since the last one."""
+        """Look once; returns the seconds until the next look. `ended`: the runs that have ended since the last one."""
         try:
             pause = self._scheduler.fill(_jobs(ended)) if ended else self._scheduler.look()
         except StoreUnreachable as error:
-            if not self._away:
-                self._say(f"nothing is started while the store is away, and slots wait: {error}")
-            self._away = True
+            if not self._unreachable:
+                self._say(f"nothing is started while the store cannot be reached, and slots wait: {error}")
+            self._unreachable = True
             self._store.close()
-            return _AWAY
-        if self._away:
+            return _RETRY
+        if self._unreachable:
             self._say("the store answers again")
-        self._away = False
+        self._unreachable = False
         self._keep_served()
         return pause
 
@@ -198,7 +198,7 @@ class Server:
         return f"{what}: {run.status}" + (f", exit code {code}" if code else "")
 
     def _listen(self) -> int:
-        """Let termination signals wake the wait."""
+        """Handle termination signals; returns a descriptor that is readable when one has come."""
         woken, end = os.pipe()
         os.set_blocking(end, False)
         signal.set_wakeup_fd(end, warn_on_full_buffer=False)

@@ -1,4 +1,5 @@
-"""What this machine served last: the definition of each job, and its file. Several files may have jobs in one store."""
+"""What this machine served last: each job's definition, and the nightlatch.toml that it is from. Several such files may
+have jobs in one store."""
 
 from __future__ import annotations
 
@@ -18,27 +19,28 @@ _FILE = "served.json"
 
 class Served:
     def __init__(self, folder: str, file: str = "") -> None:
-        """`folder`: of the store on this machine; `file`: the served file."""
+        """`folder`: the store's, on this machine; `file`: the path of the nightlatch.toml that is served."""
         self._path, self._file = os.path.join(folder, _FILE), file
         self._known = self._read()
-        self._mine = {job for job, (_, its) in self._known.items() if its == file}
+        self._mine = {job for job, (_, source) in self._known.items() if source == file}
         self.definitions = {job: definition for job, (definition, _) in self._known.items()}
         self._kept = dict(self.definitions)
 
     def is_alone(self) -> bool:
-        """Does no other process on this machine serve the file? Called once, and true until this process ends."""
+        """Is this the only process on this machine that serves the file? Call it once: it keeps a lock until this
+        process ends."""
         name = f"{self._path}.{hashlib.sha256(self._file.encode()).hexdigest()[:8]}.lock"
         durable.private_folder(os.path.dirname(name))
         lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # of this process alone: runs that it forks outlive it
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # not inherited by runs, which may outlive this process
         except OSError:
             os.close(lock)
             return False
         return True
 
     def elsewhere(self, jobs: Container[str]) -> dict[str, str]:
-        """Which of these jobs were served from another file, which still exists: by name they are one job."""
+        """Job → file, for those of these jobs that were served from another file which still exists."""
         return {job: file for job, (_, file) in self._known.items()
                 if job in jobs and file != self._file and os.path.exists(file)}  # fmt: skip
 
@@ -59,6 +61,6 @@ class Served:
     def _read(self) -> dict[str, tuple[str, str]]:
         try:
             with open(self._path, encoding="utf-8") as file:
-                return {job: (definition, its) for job, (definition, its) in json.load(file).items()}
+                return {job: (definition, source) for job, (definition, source) in json.load(file).items()}
         except (OSError, ValueError, AttributeError):
             return {}

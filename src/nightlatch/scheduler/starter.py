@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from .scheduled import Scheduled
 
 LOG = "supervisors.log"
-_ANSWER = 10.0  # seconds that the forking process has for an order; a stopped one is replaced
+_ANSWER = 10.0  # seconds in which the forking process must answer an order; otherwise it is replaced
 
 
 class _Order:
-    """What was ordered, and when."""
+    """`what`: job and slot, for people. `order`: as it is sent to the forking process."""
 
     def __init__(self, what: str, order: dict[str, object]) -> None:
         self.what, self.order, self.at = what, order, clock.now()
@@ -29,42 +29,42 @@ class _Order:
 
 class Starter:
     def __init__(self, store: str, folder: str) -> None:
-        """`store`: its URL, which goes through a private socket: it may hold a password."""
+        """`store`: its URL. It may hold a password, so it is sent through a private socket."""
         self._store = store
         self._log = os.path.join(durable.private_folder(folder), LOG)
-        self._line: socket.socket | None = None
+        self._channel: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self.running: dict[int, str] = {}  # supervisor's pid → job and slot
-        self._ordered: list[_Order] = []  # and not answered yet
-        self._cold: list[subprocess.Popen[bytes]] = []
+        self._ordered: list[_Order] = []  # those not answered yet
+        self._cold: list[subprocess.Popen[bytes]] = []  # supervisors started without the forking process
 
     def fileno(self) -> int:
         """Readable when a supervisor has ended; -1: no forking process."""
-        return self._line.fileno() if self._line else -1
+        return self._channel.fileno() if self._channel else -1
 
     def start(self, scheduled: Scheduled, claim: Claim) -> None:
         """Order a supervisor without waiting for it: the row shows what became of the claim."""
         job = scheduled.start(claim)
         order: dict[str, object] = {"job": job.pack(), "claim": claim.id, "store": self._store, "log": self._log}
-        what, line = f"{job.name} {job.key}", self._connect()
-        if line is None:
+        what, channel = f"{job.name} {job.key}", self._connect()
+        if channel is None:
             self._start_cold(order, what)
             return
         self._ordered.append(_Order(what, order))
-        forks.send(line, order)
+        forks.send(channel, order)
 
     def ended(self) -> list[tuple[str, int]]:
-        """The supervisors that have ended since, each with its exit code."""
+        """The supervisors that have ended since the last call, each with its exit code."""
         found: list[tuple[str, int]] = []
-        while self._line and select.select([self._line], [], [], 0)[0]:
-            message = forks.receive(self._line)
+        while self._channel and select.select([self._channel], [], [], 0)[0]:
+            message = forks.receive(self._channel)
             if message is None:
                 self._disconnect()
             elif "started" in message:
                 self.running[message["started"]] = self._ordered.pop(0).what
             elif "again" in message:
                 self._ordered.append(again := self._ordered.pop(0))
-                forks.send(self._line, again.order)
+                forks.send(self._channel, again.order)
             else:
                 found.append((self.running.pop(message["ended"], ""), message["code"]))
         for process in [process for process in self._cold if process.poll() is not None]:
@@ -94,14 +94,14 @@ class Starter:
         self._disconnect()
 
     def preload(self) -> None:
-        """Begin to load, so that the first slot finds it ready."""
+        """Start the forking process now, so that it is ready for the first slot."""
         self._connect()
 
     def _connect(self) -> socket.socket | None:
         stuck = self._ordered and clock.now() - self._ordered[0].at > _ANSWER
         if self._process and (stuck or self._process.poll() is not None):
             self._disconnect()
-        if self._line is None:
+        if self._channel is None:
             ours, theirs = socket.socketpair()
             try:
                 self._process = subprocess.Popen(
@@ -113,20 +113,20 @@ class Starter:
                 return None
             finally:
                 theirs.close()
-            self._line = ours
-        return self._line
+            self._channel = ours
+        return self._channel
 
     def _disconnect(self) -> None:
-        if self._line:
-            self._line.close()
+        if self._channel:
+            self._channel.close()
         if self._process:
             try:
                 self._process.wait(1.0)
-            except subprocess.TimeoutExpired:  # it is stopped, or hangs; it holds nothing
+            except subprocess.TimeoutExpired:  # it is stopped or hangs; killing it loses nothing
                 self._process.kill()
                 self._process.wait()
-        self._line = self._process = None
-        # Nobody reports their ends any more: the rows show them.
+        self._channel = self._process = None
+        # Nobody reports the ends of its runs any more: the rows show them.
         self._ordered.clear()
         self.running.clear()
 

@@ -1,7 +1,7 @@
-"""For how long claims have been as they are, by a clock that nobody sets.
+"""How long each claim has been unchanged, by a clock that cannot be set.
 
-Kept on disk, so that two firings of a cron line are enough to take over what nobody began, and a daemon that is started
-again goes on watching.
+Kept on disk, so that two firings of a cron line are enough to take over what nobody began, and a daemon that is
+restarted goes on watching.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from .clocks import Clocks
 
 _FILE = "claims.json"
-_OFTEN = 10.0  # seconds between two writes by one process: what is lost with it is watched that much longer
+_WRITE_EVERY = 10.0  # seconds at least between two writes; after a crash claims are watched that much longer
 
 
 class Watch:
     def __init__(self, folder: str, clocks: Clocks) -> None:
-        """`folder`: of the store on this machine; "": nothing is kept."""
+        """`folder`: the store's, on this machine; "": nothing is kept."""
         self._path = folder and os.path.join(folder, _FILE)
         self._clocks = clocks
         self._here = f"{identity.boot()} {identity.time_namespace()}"
-        self._seen: dict[str, tuple[list[object], float]] = self._read()  # job → its claim, and since when it is so
-        self._kept: float | None = None  # when it was written last
+        self._seen: dict[str, tuple[list[object], float]] = self._read()  # job → its claim's state, and since when
+        self._written: float | None = None  # when the file was last written
         self._changed = False
 
     def unchanged(self, job: str, claim: Claim | None) -> float:
-        """Seconds for which this machine has seen the claim as it is."""
+        """Seconds for which this machine has seen the claim unchanged; 0.0 if it is not open."""
         if claim is None or not claim.is_open:
             self._changed |= self._seen.pop(job, None) is not None
             return 0.0
@@ -42,24 +42,24 @@ class Watch:
         return self._clocks.now() - before[1]
 
     def see(self, job: str, claim: Claim) -> None:
-        """From now on it is so."""
+        """Watch the claim, as it is, from now on."""
         self._seen[job] = _state(claim), self._clocks.now()
         self._changed = True
 
     def keep(self) -> None:
-        """Write it down, if that is worth it."""
+        """Write to the disk if something has changed, at most every `_WRITE_EVERY` seconds."""
         now = self._clocks.now()
-        if not self._path or not self._changed or (self._kept is not None and now - self._kept < _OFTEN):
+        if not self._path or not self._changed or (self._written is not None and now - self._written < _WRITE_EVERY):
             return
         durable.private_folder(os.path.dirname(self._path))
         durable.replace(self._path, json.dumps({"here": self._here, "seen": self._seen}).encode())
-        self._kept, self._changed = now, False
+        self._written, self._changed = now, False
 
     def _read(self) -> dict[str, tuple[list[object], float]]:
         try:
             with open(self._path, encoding="utf-8") as file:
                 found = json.load(file)
-            if found["here"] != self._here:  # a clock of another boot cannot be compared
+            if found["here"] != self._here:  # times of another boot cannot be compared
                 return {}
             now = self._clocks.now()
             return {job: (state, min(float(since), now)) for job, (state, since) in found["seen"].items()}

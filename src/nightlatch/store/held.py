@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 
 
 def sentence(record: Record | None, name: str, folder: str = "") -> str:
-    """`folder`: the store's, which has what this machine has watched."""
+    """`folder`: the store's on this machine, where `sightings` are kept."""
     if record is None or not record.grant:
         return f"another holder had {name} a moment ago. Try again, or wait for it with --wait 60s"
-    wait, why = max(record.ttl, 1.0), ""
+    wait, when = max(record.ttl, 1.0), ""
     if record.left is None:
-        wait, why = max(left_to_watch(record, folder), 1.0), f" It can be taken {takeover(record, folder)}."
+        wait, when = max(left_to_watch(record, folder), 1.0), f" It can be taken {takeover(record, folder)}."
     holder = f"{record.holder} since {time_of(record.since)}, {ending(record)}, token {record.token}"
     return (
-        f"{name} is held by {holder}.{why} "
+        f"{name} is held by {holder}.{when} "
         f"Wait for it with --wait {duration.show(math.ceil(wait))}, or look: {advice.command('lease', 'show', name)}"
     )
 
 
 def left_to_watch(record: Record, folder: str) -> float:
-    """Of a store without a clock: how much longer this machine has to see the record unchanged."""
+    """Seconds for which this machine still has to see the record unchanged, in a store without a clock."""
     return record.ttl * sightings.MARGIN - (sightings.watched_for(folder, record) or 0.0)
 
 
 def takeover(record: Record, folder: str) -> str:
-    """From when it can be taken over, and why not yet."""
+    """From when the lease can be taken over, and why not yet: the end of "It can be taken …"."""
     needed = duration.show(math.ceil(record.ttl * sightings.MARGIN))
     watched = sightings.watched_for(folder, record)
     why = f"this store has no clock, so a machine has to see the lease unchanged for 1.25 TTL, {needed}"
@@ -46,7 +46,7 @@ def takeover(record: Record, folder: str) -> str:
     since = time_of(clock.wall() - watched)
     return (
         f"from {time_of(clock.wall() + left)} (in {duration.show(math.ceil(left))}) if it is not renewed: {why}; "
-        + (f"this one watches since {since}")
+        f"this one has watched it since {since}"
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import _thread  # not threading: it is on the path of `lock`, and its classes are not needed here
+import _thread  # not threading: this file is on the path of `lock`, which imports as little as it can
 
 from ..core.tenure import Tenure
 from ..errors import LeaseLost, StoreUnreachable
@@ -20,7 +20,7 @@ class Keeper:
 
     `tenure` starts at the time that was read before the acquire was sent. A renewal that fails is *unknown* and tried
     again; one that finds another grant is *lost*, and lost is final. `on_tenure` is called from the keeper's thread,
-    `on_lost` once, from the thread that notices it.
+    `on_lost` once, from the thread that notices the loss.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Keeper:
         self._store, self._name, self._grant, self._tenure = store, name, grant, tenure
         self._on_tenure, self._on_lost, self._now = on_tenure, on_lost, now
         self._lost: LeaseLost | None = None
-        self._trouble = ""  # why the last renewal failed
+        self._renewal_error = ""  # why the last renewal failed
         self._state = _thread.allocate_lock()  # guards _tenure and _lost
         self._stop = _thread.allocate_lock()  # released to end the thread
         self._running = _thread.allocate_lock()  # held by the thread as long as it lives
@@ -54,7 +54,7 @@ class Keeper:
 
     @property
     def is_sure(self) -> bool:
-        """Was it confirmed recently? If not, the work is frozen until it is."""
+        """Was the lease confirmed recently? If not, the work is frozen until it is."""
         return not self.lost and self._now() < self._tenure.freeze_at
 
     @property
@@ -96,15 +96,15 @@ class Keeper:
         except LeaseLost as lost:
             self._lose(lost)
         except StoreUnreachable as error:
-            self._trouble = str(error)
+            self._renewal_error = str(error)
             return self._now() + self._tenure.retry_every
         else:
-            self._trouble = ""
+            self._renewal_error = ""
             self._confirm(Tenure(start=started, ttl=self._tenure.ttl))
         return self._tenure.renew_at
 
     def _sleep_until(self, when: float) -> bool:
-        """False when there is nothing left to keep. In slices: a wait does not count the time in suspend."""
+        """True at `when`; False once the lease is lost or we stop. In slices: a wait does not count time in suspend."""
         while not self.lost:
             left = when - self._now()
             if left <= 0:
@@ -116,7 +116,7 @@ class Keeper:
 
     def _confirm(self, tenure: Tenure) -> None:
         with self._state:
-            # Woken so late that even the old tenure is over: the lease was lost before the store answered.
+            # If this thread woke after the end of both tenures, the lease already counts as lost.
             if self._lost or self._now() >= max(self._tenure.end_at, tenure.end_at):
                 return
             self._tenure = tenure
@@ -126,7 +126,7 @@ class Keeper:
         self._lose(
             LeaseLost(
                 f"the lease {self._name} could not be renewed in time"
-                f"{f' ({self._trouble})' if self._trouble else ''}; another may hold it by now. "
+                f"{f' ({self._renewal_error})' if self._renewal_error else ''}; another may hold it by now. "
                 f"Stop what you are doing under it",
                 reason="expired",
             )

@@ -1,7 +1,7 @@
 """Is the holder of a grant gone, with every process it started?
 
-A lease moves before its TTL only on proof: the holder's lifetime lock is free AND nothing of its tree is left, by every
-proof that this machine has (system/remains.py). Without proof the challenger waits for the TTL.
+A lease moves before its TTL only on proof: the holder's lifetime lock is free AND every check that this machine can
+make (system/remains.py) finds nothing left of its tree. Without proof the challenger waits for the TTL.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def gone(record: Record) -> bool:
     if holder.pidns != identity.pid_namespace():
         return False  # its processes cannot be seen from here
     if holder.lifetime:
-        return lifetime.is_over(holder.lifetime) and not _end(record)
+        return lifetime.is_over(holder.lifetime) and not _end_remains(record)
     return holder.pid != 0 and process.state_of(holder.pid, holder.start) in (process.GONE, process.ZOMBIE)
 
 
@@ -33,11 +33,11 @@ def end_survivors(record: Record) -> list[str]:
     processes that cannot be proven gone."""
     holder = record.holder
     if holder.lifetime and identity.same_boot(holder) and holder.pidns == identity.pid_namespace():
-        return _end(record)
+        return _end_remains(record)
     return []
 
 
-def _end(record: Record) -> list[str]:
+def _end_remains(record: Record) -> list[str]:
     from ..system.remains import Remains
 
     return Remains(record.holder.lifetime, record.grant, record.holder.start).end()

@@ -1,6 +1,6 @@
 """Expiry by observation, where clocks cannot be compared: for how long has this record been unchanged?
 
-Kept on disk, so that two firings of a cron line are enough to take over from a machine that is gone.
+The answer is kept on disk, so that two firings of a cron line are enough to take over from a machine that is gone.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ def lapsed(folder: str, record: Record) -> bool:
     watched = watched_for(folder, record)
     if watched is None:
         durable.private_folder(os.path.join(folder, "seen"))
-        durable.replace(_path(folder, record), f"{_sight(record)}\n{clock.now()}".encode())
+        durable.replace(_path(folder, record), f"{_version(record)}\n{clock.now()}".encode())
         return False
     return watched > record.ttl * MARGIN
 
 
 def watched_for(folder: str, record: Record) -> float | None:
-    """The seconds for which this machine has seen the record unchanged; None: it does not watch it."""
+    """The seconds for which this machine has seen the record unchanged; None: it has not seen this version."""
     try:
         with open(_path(folder, record), encoding="utf-8") as file:
-            sight, _, seen_at = file.read().rpartition("\n")
-        return clock.now() - float(seen_at) if sight == _sight(record) else None
+            version, _, seen_at = file.read().rpartition("\n")
+        return clock.now() - float(seen_at) if version == _version(record) else None
     except (OSError, ValueError):
         return None
 
@@ -40,5 +40,5 @@ def _path(folder: str, record: Record) -> str:
     return os.path.join(folder, "seen", record.name.replace("/", "%"))
 
 
-def _sight(record: Record) -> str:
+def _version(record: Record) -> str:
     return f"{record.grant} {record.version}\n{identity.boot()} {identity.time_namespace()}"

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from ..database.sqlite import SqliteDatabase
 
 # A token is at least the wall clock in ms: even a store that lost its records hands out higher ones.
-# `excluded.token` is that clock, read once: read twice, it could step back in between.
+# `excluded.token` is that clock, read once: between two readings it could step back.
 _NEXT = "CASE WHEN lease.token >= excluded.token THEN lease.token + 1 ELSE excluded.token END"
 
-# The first WHERE only reads, and lets one at a time go on: ON CONFLICT locks the row before it compares, so losers
-# would queue on it, and the winner's release behind them.
+# The first WHERE only reads, and lets one acquirer at a time go on: ON CONFLICT locks the row before it compares, so
+# losers would queue on it, and the winner's release behind them.
 _ACQUIRE = f"""
 INSERT INTO {{prefix}}lease (name, token, previous, grant_id, holder, ttl, clock, expires, since, until, version, gates,
   past)
@@ -59,8 +59,8 @@ SET expires = {now} + :ttl, until = {wall} + :ttl, ttl = :ttl, clock = :clock, v
 WHERE name = :name AND grant_id = :grant RETURNING token
 """
 
-# It need not wait for the disk: a release that a server crash forgets only costs the rest of its TTL, and the commit of
-# the next grant flushes it too.
+# A release need not wait for the disk: one that a server crash forgets only costs the rest of its TTL, and the commit
+# of the next grant flushes it too.
 _RELEASE = """
 UPDATE {prefix}lease SET grant_id = NULL, until = {wall}, version = version + 1
 WHERE name = :name AND grant_id = :grant RETURNING token{notify}
@@ -77,7 +77,7 @@ SELECT name, token, grant_id, holder, ttl, since, until, version,
 FROM {prefix}lease
 """
 
-_HELD = "SELECT 1 FROM {prefix}lease WHERE name = :name AND grant_id IS NOT NULL AND grant_id <> :grant"
+_HELD_BY_ANOTHER = "SELECT 1 FROM {prefix}lease WHERE name = :name AND grant_id IS NOT NULL AND grant_id <> :grant"
 
 # Never below the clock, as with an acquire: a store that forgot its grants may have handed out `above` + 1 before.
 # The clock is read once here too (`moment`). A person who raises the token vouches for all older marks.
@@ -106,7 +106,7 @@ ON CONFLICT (scope, key) DO NOTHING RETURNING scope, key, value, input, token, a
 """
 
 _MINE = "SELECT token, {wall} FROM {prefix}lease WHERE name = :name AND grant_id = :grant"
-_HOLDING = "SELECT token FROM {prefix}lease WHERE name = :name AND grant_id = :grant {share}"
+_MINE_LOCKED = "SELECT token FROM {prefix}lease WHERE name = :name AND grant_id = :grant {share}"
 _DONE = Table(
     "done",
     {"scope": "TEXT", "key": "TEXT", "value": "TEXT", "input": "TEXT", "token": "BIGINT", "at": "BIGINT"},
@@ -168,7 +168,7 @@ class SqlStore:
         )
 
     def _look_first(self, name: str, grant: str) -> None:
-        if self._read(_HELD, name=name, grant=grant):
+        if self._read(_HELD_BY_ANOTHER, name=name, grant=grant):
             raise self._busy(name)
 
     def renew(self, name: str, grant: str, ttl: float) -> None:
@@ -208,7 +208,7 @@ class SqlStore:
         mine: dict[str, object] = {"name": name, "grant": grant}
         for token, at in self._read(_MINE, **mine):
             rows = [(scope, key, value, "", token, at) for key, value in keys.items()]
-            if self._db.guarded(self._sql(_HOLDING), mine, [(_DONE, rows)]):
+            if self._db.guarded(self._sql(_MINE_LOCKED), mine, [(_DONE, rows)]):
                 return
         raise self._lost(name)
 
@@ -249,7 +249,7 @@ class SqlStore:
         return self._db.listen(name) or PollingWaiter(every=self._db.poll_every)
 
     def may_expire_by_observation(self, record: Record) -> bool:
-        """On a server such a record was written before the server's clock was set back."""
+        """Asked of a record whose clock is not ours: on a server, from before its clock was set back."""
         if self._db.many_machines or identity.same_machine(record.holder):
             return True
         raise StoreUnreachable(

@@ -1,5 +1,5 @@
-"""The jobs' rows in an SQL database. Many moves are one transaction; `{unlocked}` skips rows that another transaction
-is moving: two that wait for each other's rows would deadlock."""
+"""The jobs' rows in an SQL database. Several moves are one transaction; `{unlocked}` skips rows that another
+transaction is moving: two transactions that wait for each other's rows would deadlock."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WHERE job IN (SELECT job FROM {prefix}job WHERE job = :job {unlocked})
 
 _ID = "SELECT job, id FROM {prefix}job"
 
-_FEW = 50  # rows that are read one by one
+_FEW = 50  # up to so many rows are read one by one; for more, the whole table
 
 
 def cursors(
@@ -52,7 +52,7 @@ def cursors(
 def advance(db: SqliteDatabase | PostgresDatabase, render: Callable[[str], str], moves: Sequence[Move]) -> list[bool]:
     if len(moves) < 2:
         return [_advance_one(db, render, move) for move in moves]
-    ordered = sorted(moves, key=lambda move: move.job)  # all insert in one order: no deadlock
+    ordered = sorted(moves, key=lambda move: move.job)  # every process inserts in the same order, so that none deadlock
     with db.transaction() as execute:
         execute.many(render(_BEGIN), [_values(move) for move in ordered if not move.seen])
         execute.many(render(_MOVE), [_values(move) for move in ordered if move.seen])
@@ -65,7 +65,7 @@ def advance(db: SqliteDatabase | PostgresDatabase, render: Callable[[str], str],
 
 
 def _advance_one(db: SqliteDatabase | PostgresDatabase, render: Callable[[str], str], move: Move) -> bool:
-    """The usual case, in one statement."""
+    """One move is the usual case: it needs no transaction."""
     sql = render(f"{_MOVE if move.seen else _BEGIN} RETURNING job")
     if db.write(sql, **_values(move)):
         return True

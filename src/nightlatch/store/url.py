@@ -1,4 +1,4 @@
-"""Stores by URL."""
+"""From a store's URL to the store, its ledger's place and its folder on this machine."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _shared: dict[str, Store] = {}
 
 
 def resolve(url: str | None) -> str:
-    """The URL to use: `url`, the environment's, inside a run the run's own, that of nightlatch.toml, or this user's
-    default file."""
+    """The URL to use, the first of: `url`, NIGHTLATCH_STORE, the store of the run around us, that of nightlatch.toml,
+    this user's default file."""
     if url is not None:
         checks.text(url, "the store's URL", empty=True)
     found = url or os.environ.get(ENV) or of_run() or place.store() or default()
@@ -36,7 +36,7 @@ def resolve(url: str | None) -> str:
 
 
 def default() -> str:
-    """The file of this user."""
+    """This user's SQLite file, for when no store is named."""
     return f"{storage.FILE_URL}{storage.state_folder()}/nightlatch.db"
 
 
@@ -62,14 +62,14 @@ class Scheme:
         checkup: str = "",
         large: bool = False,
     ) -> None:
-        """`checkup`: the module with the `findings(url)` that `nightlatch doctor` shows. `large`: its driver takes so
-        long to load that the warden, which does without, is forked before."""
+        """`checkup`: the module with the `findings(url)` that `nightlatch doctor` shows. `large`: its driver is
+        slow to load, so the warden, which does not need it, is forked first."""
         self.prefixes, self.example, self.connect = prefixes, example, connect
         self.ledger, self.checkup, self.large = ledger, checkup, large
 
 
-# Where a store's ledger is: a file beside it (a writer stopped inside a ledger transaction stops no renewal), the same
-# database, or a file of each machine.
+# Where a store's ledger is: a file beside it (so that a process stopped inside a ledger transaction blocks no renewal),
+# the same database, or a file on each machine.
 BESIDE, INSIDE, OF_EACH_MACHINE = "beside", "inside", "of each machine"
 
 
@@ -79,7 +79,7 @@ def scheme_of(url: str) -> Scheme | None:
 
 
 def ledger_of(url: str) -> str:
-    """Where the ledger is; of a store that is not one of ours, on each machine."""
+    """Where a store's ledger is; on each machine if the scheme is not one of ours."""
     scheme = scheme_of(url)
     return scheme.ledger if scheme else OF_EACH_MACHINE
 
@@ -90,11 +90,11 @@ def folder_of(url: str) -> str:
         return _sqlite_path(url) + ".d"
     if url.startswith("git+") and ":" not in url:  # git+origin is another store in another repository
         return connect(url).folder
-    return storage.folder_for(hide_password(url))  # a new password makes no new store
+    return storage.folder_for(hide_password(url))  # a new password does not make it another store
 
 
 def connect(url: str | None = None) -> Store:
-    """Name a store. Nothing is opened before the first verb."""
+    """The store at a URL. Nothing is opened before its first verb."""
     url = resolve(url)
     scheme = scheme_of(url)
     if scheme is None:
@@ -108,13 +108,13 @@ def connect(url: str | None = None) -> Store:
 
 
 def examples() -> str:
-    """One of each, for a person."""
+    """An example URL of each kind of store, for messages."""
     *most, last = (scheme.example for scheme in SCHEMES)
     return f"{', '.join(most)} or {last}"
 
 
 def shared(url: str | None = None) -> Store:
-    """The store of this process for a URL: opening one, and closing the last connection to it, takes time."""
+    """One store for each URL in this process, since opening a store and closing its last connection take time."""
     where = resolve(url)
     if where not in _shared:
         _shared[where] = connect(where)
@@ -153,7 +153,7 @@ def _sqlite_path(url: str) -> str:
     path = url.removeprefix(storage.FILE_URL)
     if path == url or not path or path == ":memory:":
         raise UsageError(
-            f"{url!r} names no file. Write sqlite:///leases.db for a file in this folder, "
+            f"{url!r} does not name a file. Write sqlite:///leases.db for a file in this folder, "
             f"or sqlite:////var/lib/leases.db (four slashes) for a path from the root"
         )
     folder = os.path.dirname(path)
@@ -162,7 +162,7 @@ def _sqlite_path(url: str) -> str:
             f"{url!r} is a path from this folder, and there is no {folder} here. "
             f"Write {storage.FILE_URL}/{path} (four slashes) for a path from the root, or make that folder"
         )
-    return os.path.realpath(os.path.expanduser(path))  # by whatever name: one store, one folder of locks
+    return os.path.realpath(os.path.expanduser(path))  # one folder of locks for a store, by whatever path it is named
 
 
 SCHEMES = (

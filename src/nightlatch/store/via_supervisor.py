@@ -1,8 +1,8 @@
 """The store's URL from the supervisor: `NIGHTLATCH_STORE=via:SOCKET`.
 
-The environment of a command under `nightlatch lock` must not hold the store's password: every program that it starts
-would see it, and logs that dump the environment would record it. So the supervisor keeps the URL, and Nightlatch's own
-commands ask for it through a private socket.
+The environment of a command under `nightlatch lock` must not hold the store's password: every program that the
+command starts would see it, and logs that dump the environment would record it. So the supervisor keeps the URL, and
+Nightlatch's own commands ask for it through a private socket.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from ..system import light
 
 PREFIX = "via:"
 
-_known: dict[str, str] = {}  # by path
+_urls: dict[str, str] = {}  # socket's path → the store's URL
 
 
 def ask(path: str) -> str:
-    """The store's URL. If the password came from PGPASSWORD, it is set there again, in this process only."""
-    if path not in _known:
+    """The URL of the store, from the supervisor's socket. If its password came from PGPASSWORD, sets that variable in
+    this process."""
+    if path not in _urls:
         answer = _answer(path)
         if not answer.get("ok"):
             raise StoreUnreachable(
@@ -27,8 +28,8 @@ def ask(path: str) -> str:
             )
         if answer.get("password"):
             os.environ["PGPASSWORD"] = str(answer["password"])
-        _known[path] = str(answer["url"])
-    return _known[path]
+        _urls[path] = str(answer["url"])
+    return _urls[path]
 
 
 def grant_for(path: str) -> str:
@@ -39,13 +40,13 @@ def grant_for(path: str) -> str:
 
 def _answer(path: str) -> dict[str, object]:
     sockets = light.sockets
-    line = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
+    connection = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     try:
-        line.connect(path)
-        line.sendall(light.dumps({"grant": grant_for(path), "do": "store"}).encode() + b"\n")
+        connection.connect(path)
+        connection.sendall(light.dumps({"grant": grant_for(path), "do": "store"}).encode() + b"\n")
         text = b""
         while not text.endswith(b"\n"):
-            more = line.recv(1 << 16)
+            more = connection.recv(1 << 16)
             if not more:
                 raise ConnectionResetError("it closed the connection")
             text += more
@@ -54,6 +55,6 @@ def _answer(path: str) -> dict[str, object]:
             f"the supervisor that knows the store does not answer at {path}: {error}. Name the store: --store URL"
         ) from error
     finally:
-        line.close()
+        connection.close()
     found: dict[str, object] = light.loads(text)
     return found

@@ -17,16 +17,16 @@ class Dialect(Protocol):
         """What the request asks for."""
 
     def limit(self, body: Body, output: int) -> None:
-        """Limit its output to so many tokens."""
+        """Limit the request's output to so many tokens."""
 
     def allow_uses(self, body: Body, uses: int) -> None:
-        """Limit its uses of the vendor's tools."""
+        """Limit how often the request may use the vendor's tools."""
 
     def prepare(self, body: Body, requested: ModelRequest) -> bool:
-        """Make its reply report its usage. True: an event that only the gateway asked for is not passed on."""
+        """Make the reply report its usage. True: that adds an event, which is not passed on to the client."""
 
     def counting(self, body: Body, path: str) -> tuple[str, dict[str, Any]] | None:
-        """The path and body of the vendor's free count of its input; None: there is none."""
+        """Path and body of a request for the vendor's free count of the input; None: the vendor has none."""
 
     def counted(self, reply: dict[str, Any]) -> int | None:
         """The count in the vendor's reply to `counting`."""
@@ -35,10 +35,10 @@ class Dialect(Protocol):
         """Read the usage in a reply, or in one event of it."""
 
     def is_ours(self, data: dict[str, Any]) -> bool:
-        """Is it the event that only the gateway asked for?"""
+        """Is this the event that only the gateway asked for?"""
 
     def refusal(self, message: str) -> tuple[int, dict[str, Any]]:
         """Status and body that make clients stop, without another try."""
 
     def is_error(self, reply: dict[str, Any]) -> bool:
-        """Is it an error in the vendor's own format?"""
+        """Is this an error in the vendor's own format?"""

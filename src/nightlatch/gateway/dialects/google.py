@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from ..requested import ReplyUsage
 
 _STANDARD = ("", "standard", "default", "SERVICE_TIER_UNSPECIFIED", "unspecified")
-_MODALITIES = {"AUDIO": price.INPUT_AUDIO, "IMAGE": price.INPUT_IMAGE, "VIDEO": price.INPUT_VIDEO}
-_MADE = {"AUDIO": price.OUTPUT_AUDIO, "IMAGE": price.OUTPUT_IMAGE, "VIDEO": price.OUTPUT_VIDEO}
+_INPUT_KINDS = {"AUDIO": price.INPUT_AUDIO, "IMAGE": price.INPUT_IMAGE, "VIDEO": price.INPUT_VIDEO}
+_OUTPUT_KINDS = {"AUDIO": price.OUTPUT_AUDIO, "IMAGE": price.OUTPUT_IMAGE, "VIDEO": price.OUTPUT_VIDEO}
 
 _MEDIA = ("inlineData", "inline_data", "fileData", "file_data", "fileUri", "file_uri")
 
@@ -56,7 +56,7 @@ def _searches(tools: object) -> bool:
 
 
 def _split(total: int, cached: int, details: object, kinds: dict[str, str], plain: str, key: str) -> dict[str, int]:
-    """Input less what was cached, by modality."""
+    """Tokens that were not cached, by kind. `plain`: the kind of those whose modality is not in `kinds`."""
     found = {plain: total - cached}
     for one in rows(details):
         kind = kinds.get(str(one.get("modality") or "").upper())
@@ -111,9 +111,9 @@ class GenerateContent(_Google):
         total = number(usage.get("promptTokenCount")) + number(usage.get("toolUsePromptTokenCount"))
         cached = min(number(usage.get("cachedContentTokenCount")), total)
         output = number(usage.get("candidatesTokenCount")) + number(usage.get("thoughtsTokenCount"))
-        counts = _split(total, cached, usage.get("promptTokensDetails"), _MODALITIES, price.INPUT, "tokenCount")
+        counts = _split(total, cached, usage.get("promptTokensDetails"), _INPUT_KINDS, price.INPUT, "tokenCount")
         counts |= {price.CACHE_READ: cached} if cached else {}
-        counts |= _split(output, 0, usage.get("candidatesTokensDetails"), _MADE, price.OUTPUT, "tokenCount")
+        counts |= _split(output, 0, usage.get("candidatesTokensDetails"), _OUTPUT_KINDS, price.OUTPUT, "tokenCount")
         queries = [
             query
             for one in rows(data.get("candidates"))
@@ -122,7 +122,7 @@ class GenerateContent(_Google):
         searches = max(len(queries), (seen.counts or {}).get(price.WEB_SEARCH, 0))
         seen.counts = counts | ({price.WEB_SEARCH: searches} if searches else {})
         seen.input_known = True
-        # Each chunk has the figures so far; the last one has a reason why it ended.
+        # Each chunk has the figures so far; the last one says why the reply ended.
         seen.ended = (
             seen.ended
             or any(one.get("finishReason") for one in rows(data.get("candidates")))
@@ -131,7 +131,7 @@ class GenerateContent(_Google):
 
 
 class EmbedContent(_Google):
-    """Its reply may not report usage: then the size of the body bounds it, and an embedding costs little."""
+    """Its reply may not report usage: then the size of the body bounds its cost, and an embedding costs little."""
 
     def read(self, body: Body, path: str) -> ModelRequest:
         media = "media" if body.mentions(*_MEDIA) else ""
@@ -182,17 +182,17 @@ class Interactions(_Google):
         body.set("generation_config", {**table(body.fields.get("generation_config")), "max_output_tokens": output})
 
     def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
-        whole = table(data.get("interaction")) or data
-        seen.model, seen.id = str(whole.get("model") or seen.model), str(whole.get("id") or seen.id)
-        usage = whole.get("usage")
+        interaction = table(data.get("interaction")) or data
+        seen.model, seen.id = str(interaction.get("model") or seen.model), str(interaction.get("id") or seen.id)
+        usage = interaction.get("usage")
         if not isinstance(usage, dict):
             return
         total = number(usage.get("total_input_tokens")) + number(usage.get("total_tool_use_tokens"))
         cached = min(number(usage.get("total_cached_tokens")), total)
         output = number(usage.get("total_output_tokens")) + number(usage.get("total_thought_tokens"))
-        counts = _split(total, cached, usage.get("input_tokens_by_modality"), _MODALITIES, price.INPUT, "tokens")
+        counts = _split(total, cached, usage.get("input_tokens_by_modality"), _INPUT_KINDS, price.INPUT, "tokens")
         counts |= {price.CACHE_READ: cached} if cached else {}
-        counts |= _split(output, 0, usage.get("output_tokens_by_modality"), _MADE, price.OUTPUT, "tokens")
+        counts |= _split(output, 0, usage.get("output_tokens_by_modality"), _OUTPUT_KINDS, price.OUTPUT, "tokens")
         searches = sum(number(one.get("count")) for one in rows(usage.get("grounding_tool_count")))
         seen.counts = counts | ({price.WEB_SEARCH: searches} if searches else {})
-        seen.ended = str(whole.get("status") or "completed") != "in_progress"
+        seen.ended = str(interaction.get("status") or "completed") != "in_progress"

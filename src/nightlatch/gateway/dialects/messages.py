@@ -20,15 +20,15 @@ _KNOWN = words(
 )
 _MEDIA = ("image", "document", "file", "file_id", "container_upload")
 _CACHED = ("cache_control", "ephemeral")
-_TELLING = frozenset((*_MEDIA, *_CACHED))  # a request without these names has neither media nor caching
+_MEDIA_OR_CACHED = frozenset((*_MEDIA, *_CACHED))  # names that show media or caching in a request
 _UNCACHED = (price.INPUT, price.CACHE_READ)
 _COUNTED = words("model messages system thinking tools tool_choice cache_control output_config mcp_servers")
-_PLAIN = (
+_USAGE = (
     ("input_tokens", price.INPUT),
     ("cache_read_input_tokens", price.CACHE_READ),
     ("output_tokens", price.OUTPUT),
 )
-_OURS = ("custom", "bash_", "text_editor_", "computer_", "memory_")  # tools that the client runs
+_CLIENT_TOOLS = ("custom", "bash_", "text_editor_", "computer_", "memory_")  # tools that the client runs
 _REQUEST = ModelRequest(models=())
 _STANDARD = ("", "auto", "standard", "standard_only")
 
@@ -37,7 +37,7 @@ class Messages:
     vendor = "anthropic"
 
     def read(self, body: Body, path: str) -> ModelRequest:
-        fields, plain = body.fields, body.names.isdisjoint(_TELLING)
+        fields, plain = body.fields, body.names.isdisjoint(_MEDIA_OR_CACHED)
         thinking = number(table(fields["thinking"]).get("budget_tokens")) if "thinking" in fields else 0
         server = self._server_tools(fields) if "tools" in fields else {}
         uncounted = "" if plain or not body.mentions(*_MEDIA) else "media"
@@ -60,7 +60,7 @@ class Messages:
         return replace(requested, tools=tools, uses=sum(server.values()))
 
     def _inputs(self, body: Body) -> tuple[str, ...]:
-        """Nothing is written to a cache unless the request says so."""
+        """The kinds that its input may be charged as. Caches are written only if the request asks for it."""
         cached = body.mentions(*_CACHED)
         hour = cached and body.mentions("1h")
         return (*_UNCACHED, *[price.CACHE_WRITE] * cached, *[price.CACHE_WRITE_1H] * hour)
@@ -73,28 +73,28 @@ class Messages:
         return [str(table(one).get("model") or one) for one in named]
 
     def _server_tools(self, fields: dict[str, Any]) -> dict[str, int]:
-        """How often each may be used."""
+        """The tools that the vendor runs → how often each may be used."""
         found = {}
-        for place, tool in enumerate(rows(fields.get("tools"))):
+        for index, tool in enumerate(rows(fields.get("tools"))):
             kind = str(tool.get("type") or "custom")
-            if not kind.startswith(_OURS):
-                found[f"{kind}#{place}"] = whole(tool, "max_uses") or USES
+            if not kind.startswith(_CLIENT_TOOLS):
+                found[f"{kind}#{index}"] = whole(tool, "max_uses") or USES
         return found
 
     def limit(self, body: Body, output: int) -> None:
         body.set("max_tokens", output)
 
     def allow_uses(self, body: Body, uses: int) -> None:
-        """Shared out among the tools; one that gets none is left out."""
+        """Share the uses out among the vendor's tools; a tool that gets none is left out."""
         tools, kept = rows(body.fields.get("tools")), []
         left = uses
         for tool in tools:
-            if str(tool.get("type") or "custom").startswith(_OURS):
+            if str(tool.get("type") or "custom").startswith(_CLIENT_TOOLS):
                 kept.append(tool)
             elif left:
-                mine = min(number(tool.get("max_uses")) or USES, left)
-                left -= mine
-                kept.append({**tool, "max_uses": mine} if "search" in tool["type"] or "fetch" in tool["type"] else tool)
+                part = min(number(tool.get("max_uses")) or USES, left)
+                left -= part
+                kept.append({**tool, "max_uses": part} if "search" in tool["type"] or "fetch" in tool["type"] else tool)
         if kept != tools:
             body.set("tools", kept)
 
@@ -126,14 +126,14 @@ class Messages:
             self._usage(message["usage"], seen)
 
     def _usage(self, usage: dict[str, Any], seen: ReplyUsage) -> None:
-        """Figures are of the whole message so far: each replaces the one before."""
+        """The figures are of the whole message so far, so they replace earlier ones."""
         counts = _counts(usage)
         seen.counts = counts if seen.counts is None else {**seen.counts, **counts}
         tier = str(usage.get("speed") or "")
         tier = tier if tier not in _STANDARD else str(usage.get("service_tier") or "")
         if tier not in _STANDARD:
             seen.tier = tier
-        # Compaction and the work of other models stand only here; the message itself is in the figures above.
+        # Only here are compaction and the work of other models; the figures above are of the message itself.
         seen.more = [
             (str(one.get("model") or ""), _counts(one))
             for one in rows(usage.get("iterations"))
@@ -151,7 +151,7 @@ class Messages:
 
 
 def _counts(usage: dict[str, Any]) -> dict[str, int]:
-    found = {kind: number(count) for name, kind in _PLAIN if (count := usage.get(name)) is not None}
+    found = {kind: number(count) for name, kind in _USAGE if (count := usage.get(name)) is not None}
     if (count := usage.get("cache_creation_input_tokens")) is not None:
         written = number(count)
         hour = min(written, number(table(usage.get("cache_creation")).get("ephemeral_1h_input_tokens")))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _STANDARD = ("", "default", "standard")
 _FEES = {"web_search": price.WEB_SEARCH, "file_search": price.FILE_SEARCH}
+# Tools whose price nobody knows before they are used.
 _UNPRICED = ("image_generation", "code_interpreter", "mcp")
 _CLIENT_TOOLS = ("function", "custom", "local_shell", "shell", "apply_patch", "namespace", "tool_search")
 
@@ -53,10 +54,10 @@ def _tier(fields: dict[str, Any]) -> str:
     return "" if tier in _STANDARD else tier
 
 
-def _split(usage: dict[str, Any], read: str, made: str, details: str, made_details: str) -> dict[str, int]:
-    """Cached and written tokens are parts of the input; audio is part of either."""
-    parts, spoken = table(usage.get(details)), number(table(usage.get(made_details)).get("audio_tokens"))
-    total, output = number(usage.get(read)), number(usage.get(made))
+def _split(usage: dict[str, Any], input_: str, output_: str, input_details: str, output_details: str) -> dict[str, int]:
+    """Tokens by kind, from these fields. Cached and written ones are parts of the input; audio is part of either."""
+    parts, spoken = table(usage.get(input_details)), number(table(usage.get(output_details)).get("audio_tokens"))
+    total, output = number(usage.get(input_)), number(usage.get(output_))
     cached = min(number(parts.get("cached_tokens")), total)
     written = min(number(parts.get("cache_write_tokens")), total - cached)
     audio = min(number(parts.get("audio_tokens")), total - cached - written)
@@ -71,7 +72,7 @@ def _split(usage: dict[str, Any], read: str, made: str, details: str, made_detai
 
 
 class Responses(_OpenAI):
-    """Also their compaction, whose reply has the same form and whose output cannot be limited."""
+    """Responses, and their compaction (`compact`), whose reply has the same form and whose output cannot be limited."""
 
     _known = words(
         "model input instructions max_output_tokens max_tool_calls metadata parallel_tool_calls "
@@ -122,15 +123,15 @@ class Responses(_OpenAI):
         }
 
     def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
-        whole = table(data.get("response")) if str(data.get("type") or "").startswith("response.") else data
-        seen.model = str(whole.get("model") or seen.model)
-        seen.id = str(whole.get("id") or seen.id)
-        usage = whole.get("usage")
+        response = table(data.get("response")) if str(data.get("type") or "").startswith("response.") else data
+        seen.model = str(response.get("model") or seen.model)
+        seen.id = str(response.get("id") or seen.id)
+        usage = response.get("usage")
         if not isinstance(usage, dict):
             return
-        seen.tier = _tier(whole)
+        seen.tier = _tier(response)
         seen.counts = _split(usage, "input_tokens", "output_tokens", "input_tokens_details", "output_tokens_details")
-        for tool, used in table(whole.get("tool_usage")).items():
+        for tool, used in table(response.get("tool_usage")).items():
             if tool in _FEES and (uses := number(table(used).get("num_requests")) or number(used)):
                 seen.counts[_FEES[tool]] = uses
         seen.ended = True
@@ -162,7 +163,7 @@ class Chat(_OpenAI):
         )
 
     def allow_uses(self, body: Body, uses: int) -> None:
-        """A search belongs to the request itself: it cannot be lowered."""
+        """The searches of these requests cannot be limited."""
 
     def limit(self, body: Body, output: int) -> None:
         named = [name for name in ("max_tokens", "max_completion_tokens") if body.fields.get(name) is not None]
@@ -177,7 +178,7 @@ class Chat(_OpenAI):
         return True
 
     def is_ours(self, data: dict[str, Any]) -> bool:
-        """The last one, with nothing but usage: it breaks clients that did not ask for it."""
+        """The last event, with nothing but usage: it breaks clients that did not ask for it."""
         return data.get("choices") == [] and isinstance(data.get("usage"), dict)
 
     def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
@@ -199,7 +200,7 @@ class Embeddings(_OpenAI):
         return ModelRequest(models=(str(body.fields.get("model") or ""),), has_output=False, uncounted=unknown)
 
     def limit(self, body: Body, output: int) -> None:
-        """It makes none."""
+        """An embedding has no output."""
 
     def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
         seen.model = str(data.get("model") or seen.model)

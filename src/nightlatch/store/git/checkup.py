@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
     Finding = tuple[str, str, str, str]
 
-_TIMEOUT = 30.0
+_TIMEOUT = 30.0  # seconds
 _MANY_REFS = 5_000
 _RACERS = 4
 
 
 def findings(where: str) -> Iterator[Finding]:
-    """Pushes only to a ref for this purpose, `@doctor`: it takes no lease."""
+    """Takes no lease: pushes only to `@doctor` refs, which exist for this check."""
     yield "ok", "git", f"{check_version()}", ""
     repository = connect(where).repository
     started = time.perf_counter()
@@ -49,28 +49,28 @@ def findings(where: str) -> Iterator[Finding]:
         )
 
 
-def _compares(repository: Repository, oids: str) -> Finding:
+def _compares(repository: Repository, old: str) -> Finding:
     """Does the server compare before it swaps? Of several pushes from the same old value, exactly one may land."""
     ref, pack = names.ROOT + "@doctor", Pack()
-    made = [pack.commit(f"doctor\n\n{identity.new_id()}", at=clock.wall()).oid for _ in range(_RACERS)]
+    commits = [pack.commit(f"doctor\n\n{identity.new_id()}", at=clock.wall()).oid for _ in range(_RACERS)]
     repository.write(pack)
     outcomes: list[object] = []
 
     def push(new: str) -> None:
         try:
-            # A second ref with it: both move or neither.
-            moves = [RefMove(ref=ref, old=oids, new=new), RefMove(ref=f"{ref}-{new[:4]}", old="", new=new)]
+            # A second ref, to check that both move or neither.
+            moves = [RefMove(ref=ref, old=old, new=new), RefMove(ref=f"{ref}-{new[:4]}", old="", new=new)]
             repository.swap(moves, timeout=_TIMEOUT)
             outcomes.append(new)
         except (Error, Moved, PushRefused) as error:
             outcomes.append(error)
 
-    racers = [threading.Thread(target=push, args=(new,)) for new in made]
+    racers = [threading.Thread(target=push, args=(new,)) for new in commits]
     for racer in racers:
         racer.start()
     for racer in racers:
         racer.join()
-    repository.delete(f"{ref}-{new[:4]}" for new in made)
+    repository.delete(f"{ref}-{new[:4]}" for new in commits)
     landed = [outcome for outcome in outcomes if isinstance(outcome, str)]
     if len(landed) > 1:
         return (

@@ -2,7 +2,8 @@
 
 Sixteen refs, chosen by the first digit of a hash of scope and key, so that writers seldom meet. Below each ref, trees
 follow the next digits, as deep as needed, to a blob with many keys, one a line, which is split in sixteen when it
-grows. So a new key rewrites one small blob and a few trees of at most sixteen entries, among ten keys or a million.
+grows. So a new key rewrites one small blob and a few trees of at most sixteen entries, whether there are ten keys or a
+million.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from .repository import Repository
 
 FULL = 16_384  # bytes of a blob before it is split
-_DEPTH = 12  # digits a path may have; a blob at the end of the longest one just grows
+_DEPTH = 12  # digits that a path may have; a blob at the end of the longest path is not split
 
 
 class KeyPlace:
@@ -37,7 +38,7 @@ class KeyPlace:
         if not oid:
             return KeyTree(self, [{}], b"")
         key_tree = self._key_tree(repository, oid)
-        if key_tree is None:  # seen by this process, and lost from the disk since
+        if key_tree is None:  # an object of this commit is no longer on the disk
             repository.fetch([self.ref], timeout=timeout)
             key_tree = self._key_tree(repository, oid)
         if key_tree is None:
@@ -48,21 +49,24 @@ class KeyPlace:
     def _key_tree(self, repository: Repository, oid: str) -> KeyTree | None:
         paths = ["/".join(self._digits[1 : 1 + depth]) for depth in range(1, _DEPTH + 1)]
         trees: list[dict[str, tuple[bytes, str]]] = []
-        for there in repository.read(f"{oid}^{{tree}}", *(f"{oid}:{path}" for path in paths)):
-            if there is None:
+        for found in repository.read(f"{oid}^{{tree}}", *(f"{oid}:{path}" for path in paths)):
+            if found is None:
                 return None
-            if there[1] == "blob":
-                return KeyTree(self, trees, there[2])
-            trees.append(read_tree(there[2]))
+            if found[1] == "blob":
+                return KeyTree(self, trees, found[2])
+            trees.append(read_tree(found[2]))
             if self.path(len(trees) - 1) not in trees[-1]:
                 break
         return KeyTree(self, trees, b"")
 
     def path(self, depth: int) -> str:
+        """The name of the entry that leads to the key, in the tree at this depth."""
         return self._digits[1 + depth]
 
 
 class KeyTree:
+    """The trees and the blob on the way to one key."""
+
     def __init__(self, place: KeyPlace, trees: list[dict[str, tuple[bytes, str]]], blob: bytes) -> None:
         self._place = place
         self._trees = trees
@@ -105,5 +109,5 @@ def _line(done: Done) -> str:
 
 
 def _read(line: str) -> Done:
-    scope, key, input, token, at, kept = map(unescape, line.split("\t"))
-    return Done(scope=scope, key=key, value=kept, input=input, token=int(token), at=float(at))
+    scope, key, input, token, at, value = map(unescape, line.split("\t"))
+    return Done(scope=scope, key=key, value=value, input=input, token=int(token), at=float(at))

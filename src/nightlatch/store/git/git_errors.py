@@ -6,11 +6,12 @@ import os
 
 from ...errors import StoreUnreachable
 
-OLDEST_GIT = (2, 24)  # the first with protocol and atomic pushes as they are used here
+OLDEST_GIT = (2, 24)  # the first version with the protocol and atomic pushes used here
 
-# A part of the message of git, ssh or the server → what is wrong, and what to do. {url}: the remote; {line}: its line.
+# A part of the message of git, ssh or the server → what is wrong, and what to do. {url}: the remote; {folder}: the
+# local copy; {place}: the one of these that failed; {line}: the line of the message with that part.
 _ADVICE: tuple[tuple[tuple[str, ...], str], ...] = (
-    # First, since git names the object that it could not write, as it does when one is damaged.
+    # First: if the disk is full, git names the object that it could not write, as if that were damaged.
     (
         ("No space left", "Disk quota exceeded"),
         "the disk of {place} is full ({line}). Free some space there; nothing was changed",

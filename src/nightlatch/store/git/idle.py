@@ -4,8 +4,8 @@ Once an hour a machine compares the leases' refs with where they were an hour ag
 are free, have no gates and no begun keys, in one push that also raises the floor to the highest of their tokens. A
 lease whose ref is made again starts above the floor, so no token is handed out twice.
 
-A process that read the refs before that push, and was then paused, must not make a ref with a token from that time. It
-would have to be paused for as long as a ref must be unused, so it reads the floor again after more than `PAUSE`.
+A process that read the refs before that push, and was then paused, must not make a ref with a token from that time.
+That takes a pause as long as a ref must be unused, so after more than `PAUSE` a process reads the floor again.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from .refs import Refs
 
 UNUSED = 3600.0  # seconds for which a ref must not have moved, by this machine's clock
-PAUSE = 600.0  # seconds
+PAUSE = 600.0  # seconds after which a process that has made a ref reads the floor again
 
-_FEW = 64  # refs that are not worth deleting
+_FEW = 64  # leases' refs; so few are not worth a push
 _AT_ONCE = 1000  # refs deleted by one push
-_LONG_ENOUGH = 5.0  # seconds; the rest is deleted an hour later
+_TIME_LIMIT = 5.0  # seconds that deleting may take; the rest is deleted an hour later
 _SEEN = "refs-seen"
 
 
@@ -45,18 +45,18 @@ def delete_unused(refs: Refs, folder: str, unused: float = UNUSED) -> None:
     if before is None:
         return
     try:
-        there = refs.repository.look(f"{names.ROOT}*", timeout=PATIENCE)
-        oids = {ref: oid for ref, oid in there.items() if names.lease_name(ref)}
+        found = refs.repository.look(f"{names.ROOT}*", timeout=PATIENCE)
+        oids = {ref: oid for ref, oid in found.items() if names.lease_name(ref)}
         durable.replace(path, _snapshot(oids))
         unmoved = {ref: oid for ref, oid in oids.items() if before.get(ref) == oid}
         if len(oids) > _FEW and unmoved:
             _delete(refs, unmoved)
     except (StoreUnreachable, PushRefused, Moved, OSError):
-        pass  # another machine does the same, the server refuses or is unreachable, a disk is full: no harm
+        pass  # another machine does the same, the server refuses or is unreachable, a disk is full: later will do
 
 
 def _delete(refs: Refs, unmoved: dict[str, str]) -> None:
-    until, left = clock.now() + _LONG_ENOUGH, list(unmoved)
+    until, left = clock.now() + _TIME_LIMIT, list(unmoved)
     commits = refs.repository.commits(unmoved, timeout=PATIENCE)
     while left and clock.now() < until:
         chunk, left = left[:_AT_ONCE], left[_AT_ONCE:]

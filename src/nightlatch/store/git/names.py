@@ -12,10 +12,10 @@ from ...errors import UsageError
 ROOT = "refs/nightlatch/"
 STORE = f"{ROOT}@store"
 ROWS = f"{ROOT}@job/"
-FLOOR = f"{ROOT}@floor"  # no token up to it is handed out for a name that has no ref
+FLOOR = f"{ROOT}@floor"  # no token up to the floor is handed out for a name that has no ref
 
 _PLAIN = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
-_LONGEST = 200  # of one part: file names end at 255, and git appends `.lock`
+_LONGEST = 200  # characters of one part: a file name has at most 255, and git appends `.lock`
 
 
 def encode(name: str) -> str:

@@ -23,12 +23,12 @@ class StoredLease:
     since: float
     until: float
     gates: tuple[str, ...] = ()
-    past: str = ""  # as `KnownGrants` reads it
+    past: str = ""  # recent grants, as `KnownGrants` reads them
     begun: tuple[Begun, ...] = ()
 
     @property
     def is_idle(self) -> bool:
-        """Only its token is worth keeping."""
+        """Is nothing but its token worth keeping?"""
         return not (self.grant or self.gates or self.begun)
 
     def message(self, name: str) -> str:
@@ -60,7 +60,7 @@ class StoredLease:
             ttl=self.ttl,
             since=self.since,
             until=self.until,
-            left=None,  # there is no shared clock: a challenger watches whether it changes
+            left=None,  # there is no shared clock: a challenger watches whether the record changes
             version=version,
             known=KnownGrants.read(self.past),
             begun=self.begun,
@@ -138,7 +138,7 @@ def read_store(message: str) -> str:
 
 
 def escape(text: str) -> str:
-    """One line, without tabs, for any text."""
+    """The text as one line without tabs."""
     return text.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
 
 
@@ -155,5 +155,5 @@ def _fields(message: str) -> tuple[dict[str, str], list[str]]:
 
 
 def _nonce() -> str:
-    # Without it a renewal could make the same object again, and a push that changes nothing is not compared.
+    # Without a nonce a renewal could make the same object again, and a push that changes nothing is not compared.
     return f"nonce={identity.new_id()}"

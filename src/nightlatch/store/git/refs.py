@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .objects import Commit
     from .repository import Repository
 
-TRIES = 12  # how often others may be faster at one ref before we give up
+TRIES = 12  # how often other writers may be first at a ref before we give up
 PATIENCE = 30.0  # seconds for one request, unless a TTL allows less
 
 
@@ -43,7 +43,7 @@ class Refs:
         try:
             self._swap(changes, timeout, pack, besides)
         except PushRefused as refused:
-            if self._chained or not _only_forward(str(refused)) or not any(change.before for change in changes):
+            if self._chained or not _wants_fast_forward(str(refused)) or not any(change.before for change in changes):
                 raise StoreUnreachable(
                     f"the server of {self.repository.shown} refuses pushes to {names.ROOT}* ({refused}). "
                     f"Allow them there, or use another store: --store URL"
@@ -58,7 +58,7 @@ class Refs:
             self.repository.swap([*moves, *besides], timeout=timeout)
         except BaseException:
             for ref in new:
-                self.seen.pop(ref, None)  # it may have moved, or not
+                self.seen.pop(ref, None)  # where it is now is unknown
             raise
         self.seen |= new
 
@@ -81,6 +81,7 @@ class Refs:
         return found.get(refs[0])
 
     def see(self, *patterns: str, only: Callable[[str], object] = bool, timeout: float = PATIENCE) -> dict[str, Commit]:
+        """Read the refs that match from the remote, each with its commit. `only`: of these, which ones."""
         for _ in range(TRIES):
             oids = {ref: oid for ref, oid in self.repository.look(*patterns, timeout=timeout).items() if only(ref)}
             known = {commit.oid: commit for commit in list(self.seen.values()) if commit}
@@ -93,13 +94,13 @@ class Refs:
         raise self.crowded(patterns[0])
 
     def turn(self, ref: str) -> threading.Lock:
-        """Threads of this process take turns on a ref, instead of overtaking each other at the server."""
+        """The lock by which threads of this process take turns on a ref, instead of racing each other at the server."""
         return self._turns.setdefault(ref, threading.Lock())
 
     def crowded(self, name: str) -> StoreUnreachable:
         return StoreUnreachable(f"others wrote {name} first, {TRIES} times in a row. Try again")
 
 
-def _only_forward(message: str) -> bool:
+def _wants_fast_forward(message: str) -> bool:
     signs = ("fast-forward", "forward", "rewind", "force", "hook declined", "denied", "not allowed", "prohibited")
     return any(sign in message for sign in signs)

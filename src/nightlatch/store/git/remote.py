@@ -11,13 +11,15 @@ from ...system import program
 
 SCHEMES = ("https", "ssh", "http", "file", "git")
 
-# git sets these for hooks and for git commands that it starts; they would point our git at that repository, not ours.
-_NOT_OURS = (
+# Variables that our git does not inherit. git sets most of them for hooks and for commands that it starts; they would
+# point our git at that repository, not ours.
+_NOT_INHERITED = (
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_DIR", "GIT_GRAFT_FILE", "GIT_INDEX_FILE",
     "GIT_NAMESPACE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_QUARANTINE_PATH", "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
     "SSH_ASKPASS",
     # A challenger ends every process that carries a dead holder's grant. A push to the store is not that holder's work:
-    # ended inside a local remote, it would leave a lock file behind, and all it can still do is a compare-and-swap.
+    # ended while it writes to a local remote, it would leave a lock file behind, and all it can still do is a
+    # compare-and-swap.
     "NIGHTLATCH_LINEAGE",
 )  # fmt: skip
 
@@ -33,12 +35,12 @@ _USE = (
 @value(frozen=True, kw_only=True)
 class Remote:
     url: str  # as it is passed to git
-    config: str = ""  # the settings file of the repository it is a remote of
+    config: str = ""  # the settings file of the repository that names this remote
 
 
 def environment() -> dict[str, str]:
-    """For every git we start: it never prompts, and its messages are in English, which we parse."""
-    env = {name: text for name, text in os.environ.items() if name not in _NOT_OURS}
+    """The environment of every git we start: it never prompts, and its messages are in English, which we parse."""
+    env = {name: text for name, text in os.environ.items() if name not in _NOT_INHERITED}
     return {**env, "GIT_TERMINAL_PROMPT": "0", "GCM_INTERACTIVE": "never", "LC_ALL": "C", "LANGUAGE": ""}
 
 
@@ -61,38 +63,38 @@ def resolve(url: str, folder: str = ".") -> Remote:
 
 
 def _named(name: str, folder: str) -> Remote:
-    code, top, message = _ask(folder, "rev-parse", "--git-common-dir")
+    code, git_dir, message = _git(folder, "rev-parse", "--git-common-dir")
     if code:
         raise UsageError(
             f"git+{name} means the remote {name} of the repository in a folder, and {os.path.abspath(folder)} is "
             f"not in one ({message or 'git said nothing'}). Change to the repository's folder, or "
             f"use the repository's address, such as git+https://host/path"
         )
-    top = os.path.abspath(os.path.join(folder, top))
-    code, url, _ = _ask(folder, "remote", "get-url", "--push", name)
+    git_dir = os.path.abspath(os.path.join(folder, git_dir))
+    code, url, _ = _git(folder, "remote", "get-url", "--push", name)
     if code:
-        _, names, _ = _ask(folder, "remote")
+        _, names, _ = _git(folder, "remote")
         there = f"it has {', '.join(names.split())}" if names else "it has none"
         raise UsageError(
             f"the repository in {os.path.abspath(folder)} has no remote {name}: {there}. git remote add {name} URL"
         )
     if "://" not in url and not _HOST_AND_PATH.fullmatch(url):
         # A relative path starts at the top of the work tree.
-        code, base, _ = _ask(folder, "rev-parse", "--show-toplevel")
-        url = "file://" + os.path.normpath(os.path.join(top if code else base, url))
-    return Remote(url=url, config=os.path.join(top, "config"))
+        code, base, _ = _git(folder, "rev-parse", "--show-toplevel")
+        url = "file://" + os.path.normpath(os.path.join(git_dir if code else base, url))
+    return Remote(url=url, config=os.path.join(git_dir, "config"))
 
 
 def _config_for(url: str, folder: str) -> str:
     """Settings of the repository in `folder` if the URL is a remote of it: its credentials may be there."""
-    code, found, _ = _ask(folder, "config", "--get-regexp", r"^remote\..*\.(push)?url$")
+    code, found, _ = _git(folder, "config", "--get-regexp", r"^remote\..*\.(push)?url$")
     if code or url not in (line.partition(" ")[2] for line in found.splitlines()):
         return ""
-    code, top, _ = _ask(folder, "rev-parse", "--git-common-dir")
-    return "" if code else os.path.join(os.path.abspath(os.path.join(folder, top)), "config")
+    code, git_dir, _ = _git(folder, "rev-parse", "--git-common-dir")
+    return "" if code else os.path.join(os.path.abspath(os.path.join(folder, git_dir)), "config")
 
 
-def _ask(folder: str, *words: str) -> tuple[int, str, str]:
+def _git(folder: str, *words: str) -> tuple[int, str, str]:
     from .git_errors import no_git
 
     try:

@@ -84,13 +84,13 @@ class Repository:
         return found
 
     def fetch(self, refs: Iterable[str], *, timeout: float) -> None:
-        """Fetch what the refs point at. The local repository keeps them too: git then fetches only new objects."""
+        """Fetch what the refs point at. The local repository keeps the refs too, so git fetches only new objects."""
         words = ("fetch", "--quiet", "--no-tags", "--no-auto-gc", "--no-recurse-submodules", "--", self.remote.url)
         try:
             code, _, message = self.try_git(*words, *(f"+{ref}:{ref}" for ref in refs), timeout=timeout)
         except program.Unfinished as error:
             raise self.unreachable(str(error)) from error
-        # Another process may be fetching the same ref right now (then the objects are here), or it was deleted there.
+        # Another process may be fetching the same ref right now (then the objects are here), or the ref was deleted.
         if code and "cannot lock ref" not in message and "couldn't find remote ref" not in message:
             raise self.unreachable(message)
 
@@ -102,7 +102,7 @@ class Repository:
             head, _, rest = rest.partition(b"\n")
             words = head.decode().split(" ")
             if len(words) != 3 or not words[2].isdigit():
-                found.append(None)  # "… missing"
+                found.append(None)  # git printed "… missing"
                 continue
             size = int(words[2])
             found.append((words[0], words[1], rest[:size]))
@@ -119,8 +119,8 @@ class Repository:
     def swap(self, moves: Sequence[RefMove], *, timeout: float) -> None:
         """Move all refs or none, each only from where it was seen: raises `Moved` if one is elsewhere.
 
-        If the reply is lost, look whether they moved. Raises `StoreUnreachable` if that fails too: then they may have
-        moved. `PushRefused`: the server refuses it.
+        If the reply is lost, looks whether the refs moved. Raises `StoreUnreachable` if that fails too: then they may
+        have moved. Raises `PushRefused` if the server refuses the push.
         """
         unsure = False
         for _ in range(_PUSHES):
@@ -134,7 +134,7 @@ class Repository:
             except StoreUnreachable as error:
                 raise self.unreachable(message) from error
             if all(oids.get(move.ref, "") == move.new for move in moves):
-                return  # it did happen; only the reply was lost
+                return  # the push landed; only its reply was lost
             if any(oids.get(move.ref, "") != move.old for move in moves):
                 raise Moved(unsure=unsure)
             if not answered or git_errors.is_full(message):
@@ -153,7 +153,7 @@ class Repository:
             self.git("push", "--quiet", "--no-verify", "--", self.remote.url, *(f":{ref}" for ref in there))
 
     def _push(self, moves: Sequence[RefMove], timeout: float) -> tuple[bool, str]:
-        """(was there an answer, why it was refused)"""
+        """Returns (whether the server answered, why it refused the push)."""
         words = ["push", "--porcelain", "--no-verify", "--no-signed", "--no-follow-tags", "--no-recurse-submodules"]
         if len(moves) > 1:
             words.append("--atomic")
@@ -167,18 +167,18 @@ class Repository:
         return verdict(code, out.decode(errors="replace"), message, [move.ref for move in moves])
 
     def commits_here(self, oids: Mapping[str, str]) -> dict[str, Commit]:
-        """The commits among them that are in the local repository."""
+        """Those of the commits that are in the local repository."""
         found: dict[str, Commit] = {}
         for ref, oid in oids.items():
             content = objects.read(os.path.join(self.folder, "objects"), oid, "commit")
             if content is not None:
                 found[ref] = read_commit(oid, content)
         packed = [ref for ref in oids if ref not in found]
-        there = self.read(*(oids[ref] for ref in packed)) if packed else []
+        entries = self.read(*(oids[ref] for ref in packed)) if packed else []
         return found | {
-            ref: read_commit(one[0], one[2])
-            for ref, one in zip(packed, there, strict=True)
-            if one and one[1] == "commit"
+            ref: read_commit(entry[0], entry[2])
+            for ref, entry in zip(packed, entries, strict=True)
+            if entry and entry[1] == "commit"
         }
 
     def tidy(self) -> None:
@@ -190,10 +190,10 @@ class Repository:
         if not many:
             return
         try:
-            # Younger objects may be another process's that it has not pushed yet.
+            # Another process may not have pushed its younger objects yet.
             self.try_git("gc", "--quiet", "--prune=1.hour.ago", timeout=_LOCAL * 3)
         except program.Unfinished:
-            pass  # it only costs disk space; the next release tries again
+            pass  # the objects only cost disk space; the next release tries again
 
     def git(self, *words: str, stdin: bytes = b"", timeout: float = _LOCAL) -> bytes:
         """What git printed. Raises StoreUnreachable if it failed."""
@@ -227,27 +227,28 @@ class Repository:
         return env
 
     def _make(self, env: Mapping[str, str]) -> None:
-        """Made under another name and then renamed: two processes that start at once would meet in git's locks."""
+        """Make the local repository under another name, then rename it: two processes that make it at once would meet
+        in git's locks."""
         check_version()
         durable.private_folder(os.path.dirname(self.folder))
-        aside = f"{self.folder}.{os.urandom(8).hex()}"
+        temporary = f"{self.folder}.{os.urandom(8).hex()}"
         code, _, message = _run(
-            ["git", "init", "--quiet", "--bare", "--template=", aside], {**env, "GIT_DIR": aside}, b"", _LOCAL
+            ["git", "init", "--quiet", "--bare", "--template=", temporary], {**env, "GIT_DIR": temporary}, b"", _LOCAL
         )
         if code:
             raise self.unreachable(message.decode(errors="replace"))
         try:
-            os.rename(aside, self.folder)
+            os.rename(temporary, self.folder)
         except OSError:
             import shutil
 
-            shutil.rmtree(aside)
+            shutil.rmtree(temporary)
             if not os.path.isdir(self.folder):  # otherwise another process was faster
                 raise
 
 
 def verdict(code: int, out: str, message: str, refs: Sequence[str]) -> tuple[bool, str]:
-    """What `git push --porcelain` reports of these refs: (was there an answer, why it was refused)."""
+    """What `git push --porcelain` reports of these refs: (whether the server answered, why it refused)."""
     answers = {}
     for line in out.splitlines():
         flag, _, rest = line.partition("\t")
@@ -281,7 +282,8 @@ def _run(argv: list[str], env: Mapping[str, str], stdin: bytes, timeout: float) 
 
 
 def _ssh_that_never_asks(env: Mapping[str, str], config: str) -> dict[str, str]:
-    """The user's ssh command with one more option; a program named by GIT_SSH may not know that option."""
+    """The variable with the user's ssh command and BatchMode; {} for a program named by GIT_SSH, which may not know
+    that option."""
     ssh = env.get("GIT_SSH_COMMAND", "")
     if not ssh:
         words = ["-c", f"include.path={config}"] if config else []

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .objects import Commit
     from .refs import Refs
 
-_FEW = 50  # refs that are looked at by name; of more, all
+_FEW = 50  # up to so many refs are looked at by name; for more, all are
 
 
 def look(refs: Refs, jobs: Collection[str] | None = None) -> list[Cursor]:
@@ -30,17 +30,17 @@ def advance(refs: Refs, moves: Sequence[Move]) -> list[bool]:
         return []
     with refs.turn(names.ROWS):
         for _ in range(TRIES):
-            there = _see(refs, [move.job for move in moves])
-            rows = {move.job: there.get(names.row(move.job)) for move in moves}
+            found = _see(refs, [move.job for move in moves])
+            commits = {move.job: found.get(names.row(move.job)) for move in moves}
             won = {
                 move.id
                 for move in moves
-                if (commit := rows[move.job]) and record.read_row(commit.message).id == move.id
+                if (commit := commits[move.job]) and record.read_row(commit.message).id == move.id
             }
-            going = [move for move in moves if move.id not in won and _may_go(move, rows[move.job])]
+            going = [move for move in moves if move.id not in won and _may_go(move, commits[move.job])]
             if not going:
                 return [move.id in won for move in moves]
-            changes = [RefChange(names.row(move.job), rows[move.job], record.row_message(move)) for move in going]
+            changes = [RefChange(names.row(move.job), commits[move.job], record.row_message(move)) for move in going]
             try:
                 refs.push(changes, PATIENCE)
             except Moved:
@@ -60,5 +60,5 @@ def _may_go(move: Move, commit: Commit | None) -> bool:
 def _see(refs: Refs, jobs: Collection[str] | None) -> dict[str, Commit]:
     patterns = [names.row(job) for job in jobs] if jobs is not None and len(jobs) <= _FEW else [f"{names.ROWS}*"]
     found = refs.see(*patterns)
-    refs.seen |= found  # what is known by its id is not fetched again
+    refs.seen |= found  # a commit that is known by its id is not fetched again
     return found

@@ -27,7 +27,7 @@ class KeyToSettle(NamedTuple):
 
 
 class SettlePlan(NamedTuple):
-    """The changes that make a key done; without changes it is done already."""
+    """The changes that make a key done; no changes: it is done already."""
 
     done: Done
     changes: list[RefChange]
@@ -36,17 +36,17 @@ class SettlePlan(NamedTuple):
 
 
 def plan_to_settle(refs: Refs, key: KeyToSettle, *, fresh: bool) -> SettlePlan:
-    """Raises LeaseLost if the grant does not hold the lease. Not `fresh`: by what this process remembers, so the caller
-    asks again before it believes that the lease is lost or the key done."""
+    """Raises LeaseLost if the grant does not hold the lease. Not `fresh`: the plan rests on what
+    this process remembers, so the caller asks again before it believes that the lease is lost or the key done."""
     place, ref = KeyPlace(key.scope, key.key), names.lease(key.name)
     if fresh or ref not in refs.seen or place.ref not in refs.seen:
         refs.look(ref, place.ref)
-    # A thread that settles under another lease may just have forgotten the keys' ref: then the push compares.
+    # Another thread may just have removed the keys' ref from `seen`: it then counts as absent, and the push fails.
     lease, keys = refs.seen[ref], refs.seen.get(place.ref)
     mine = record.read_lease(lease.message) if lease else None
     if lease is None or mine is None or mine.grant != key.grant:
-        there = mine.record(key.name, lease.oid) if lease and mine else None
-        raise LeaseLost(held.lost_sentence(there, key.name), reason="taken")
+        current = mine.record(key.name, lease.oid) if lease and mine else None
+        raise LeaseLost(held.lost_sentence(current, key.name), reason="taken")
     key_tree = place.key_tree(refs.repository, keys.oid if keys else "", PATIENCE)
     before = key_tree.find()
     if before:

@@ -1,7 +1,7 @@
 """The verbs of a store, each one compare-and-swap push of the refs it changes.
 
-A verb starts from what this process last saw, which saves a request if nobody else wrote: the push itself compares. It
-refuses only after it has read the refs again.
+A verb starts from what this process last saw, which saves a request if nobody else wrote: the push itself compares. A
+verb refuses only after it has read the refs again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ...core.row import Cursor, Move
     from .objects import Commit
 
-_SHORTEST = 0.25  # seconds that git needs to start, connect and get an answer
+_SHORTEST = 0.25  # seconds; no timeout is shorter, since git has to start and connect
 
 
 def connect(where: str) -> GitStore:
@@ -99,8 +99,8 @@ class GitStore:
             mine = replace(current, grant=grant, holder=packed, ttl=ttl, until=until)
             if current.grant == grant:
                 return mine
-            watched = over is not None and over.proven and (over.grant, over.version) == (current.grant, version)
-            if current.grant and not watched:
+            proven = over is not None and over.proven and (over.grant, over.version) == (current.grant, version)
+            if current.grant and not proven:
                 there = current.record(name, version)
                 raise Busy(held.sentence(there, name), there)
             past = KnownGrants.remember(current.past, current.token, grant)
@@ -158,13 +158,13 @@ class GitStore:
     def raise_token(self, name: str, above: int, grant: str = "") -> int:
         def change(current: StoredLease | None, _version: str = "") -> StoredLease:
             now = clock.wall()
-            # Above the clock too, as an acquire is: a store that forgot its grants may have handed out `above` + 1.
+            # Not below the clock, as with an acquire: a store that forgot its grants may have handed out `above` + 1.
             lowest = max(above + 1, int(now * 1000))
             if current is None:
                 lowest = max(lowest, idle.floor(self._refs) + 1)
                 return StoredLease(token=lowest, since=now, until=now)
-            token, mine = max(current.token + 1, lowest), current.token if grant else -1
-            begun = tuple(replace(entry, token=token) if entry.token == mine else entry for entry in current.begun)
+            token, my_token = max(current.token + 1, lowest), current.token if grant else -1
+            begun = tuple(replace(entry, token=token) if entry.token == my_token else entry for entry in current.begun)
             # A person who raises the token vouches for all older marks.
             return replace(current, token=token, past=current.past if grant else "", begun=begun)
 
@@ -208,7 +208,7 @@ class GitStore:
             plan = plan_to_settle(self._refs, KeyToSettle(name, grant, scope, key, value, ""), fresh=True)
             moves, new = self._refs.commits(plan.changes, plan.pack)
             for ref in new:
-                self._refs.seen.pop(ref, None)  # the caller makes the moves, or does not
+                self._refs.seen.pop(ref, None)  # unknown from now on: the caller may not make the moves
         return moves
 
     def cursors(self, jobs: Collection[str] | None = None, *, due: float | None = None) -> list[Cursor]:
@@ -219,33 +219,35 @@ class GitStore:
         return rows.advance(self._refs, moves)
 
     def register(self, name: str, grant: str, gate: str) -> bool:
-        there = False
+        registered = False
 
         def change(mine: StoredLease) -> StoredLease | None:
-            nonlocal there
-            there = gate in mine.gates
-            return None if there else replace(mine, gates=tuple(sorted({*mine.gates, gate})))
+            nonlocal registered
+            registered = gate in mine.gates
+            return None if registered else replace(mine, gates=tuple(sorted({*mine.gates, gate})))
 
         self._change_mine(name, grant, change)
-        return not there
+        return not registered
 
     def gates(self, name: str) -> tuple[str, ...]:
         current = _stored_lease(self._refs.look(names.lease(name)))
         return current.gates if current else ()
 
     def unregister(self, name: str, gate: str, grant: str = "") -> bool:
-        there = False
+        registered = False
 
         def change(current: StoredLease | None, _version: str = "") -> StoredLease | None:
-            nonlocal there
-            there = current is not None and gate in current.gates
-            return replace(current, gates=tuple(g for g in current.gates if g != gate)) if current and there else None
+            nonlocal registered
+            registered = current is not None and gate in current.gates
+            if current is None or not registered:
+                return None
+            return replace(current, gates=tuple(g for g in current.gates if g != gate))
 
         if grant:
             self._change_mine(name, grant, change)
         else:
             self._change(name, change)
-        return there
+        return registered
 
     def listen(self, name: str) -> ReleaseWaiter:
         return PollingWaiter(every=self.poll_every, first=0.25)
@@ -296,7 +298,7 @@ class GitStore:
                         raise
                     wanted = None
                 if wanted is None:
-                    self._refs.seen.pop(ref, None)  # refused by what we remember; another may have written since: look
+                    self._refs.seen.pop(ref, None)  # `change` refused what we remember: read the ref again
                     continue
                 try:
                     self._refs.push([RefChange(ref, commit, wanted.message(name))], self._patience(ttl or wanted.ttl))
