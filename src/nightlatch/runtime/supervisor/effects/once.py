@@ -37,7 +37,7 @@ RESULT = 4096  # bytes of standard output that are kept as the result
 _DONE_BY_PROBE, _NOT_DONE_BY_PROBE = 0, 1  # exit codes of a probe
 _NOT_STARTED = {  # exit code and reason, by why the warden did not start the command
     warden.LOST: (LeaseLost.exit_code, "the lease was lost"),
-    warden.TIMED_OUT: (124, "recording its intent took longer than its timeout"),
+    warden.TIMED_OUT: (124, "it timed out before its intent was recorded"),
 }
 _ENDED_BY = {warden.LEFTOVERS: "", warden.SIGNALLED: "Ctrl-C or a shutdown", warden.TIMED_OUT: "it timed out"}
 _INTERRUPTED = 130  # exit code after Ctrl-C, which reaches the command directly on a terminal
