@@ -150,7 +150,7 @@ class _Once:
             return self._probe_at_once(lease, self.doubtful)
 
     def _probe_at_once(self, lease: Lease, doubtful: Effect) -> EffectOutcome:
-        """Decide an effect that has just ended in doubt by its probe, if there is time to wait for the answer."""
+        """Let the probe decide an effect that has just ended in doubt, if there is time to wait for its answer."""
         self.started = clock.now()
         decided, code = self._probe(lease, doubtful), doubtful.exit_code or 1
         if decided.status == DONE:

@@ -53,8 +53,8 @@ class Delivery:
         return self._publication.may_have_pushed
 
     def begin(self, lease: Lease, ledger: Ledger, writer: Writer, elsewhere: list[Begun]) -> str:
-        """Make the workspace. Returns "" if the work has to be done; if an earlier attempt's work is published, how it
-        was. `elsewhere`: attempts that other ledgers know of."""
+        """Make the workspace. Returns "" if the work has to be done, or how an earlier attempt's work was published.
+        `elsewhere`: attempts that other ledgers know of."""
         run = writer.run
         self._writer, self._publisher = writer, self._publisher_of(lease, writer)
         self.workspace = Workspace.make(lease.store.folder, f"{run.id}-{run.attempt}", self._source)

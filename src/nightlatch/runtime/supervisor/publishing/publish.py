@@ -166,7 +166,7 @@ def land(
 
 
 def left(ledger: Ledger, run: str, by: str | None = None) -> tuple[dict[str, Facts], dict[str, str]]:
-    """By target, the newest intent since the run last succeeded; and by target, what became of that intent."""
+    """(intents, outcomes), both by target: the newest intent since the run last succeeded, and what became of it."""
     intents: dict[str, Facts] = {}
     outcomes: dict[str, str] = {}
     after = ledger.last_success(run)  # with --again everything is published again

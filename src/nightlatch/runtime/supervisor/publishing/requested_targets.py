@@ -53,7 +53,7 @@ def _opened(workspace: str, path: str) -> int:
 
 
 class RequestedReplace(ReplaceTarget):
-    """Replaces the file, folder or object `target` by `source`; without a source, by its release before."""
+    """Replaces the file, folder or object `target` with `source`; without a source, with its previous release."""
 
     def __init__(
         self, source: str | None, target: str, *, keep: int | None = None, adopt: bool = False, beneath: str = ""

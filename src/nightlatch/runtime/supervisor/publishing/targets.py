@@ -70,7 +70,7 @@ class Publisher:
 
 
 class ReplaceTarget:
-    """`FROM=TO`: replaces the file, folder or object TO by FROM in the workspace."""
+    """`FROM=TO`: replaces the file, folder or object TO with FROM of the workspace."""
 
     def __init__(self, text: str) -> None:
         self.text = text
