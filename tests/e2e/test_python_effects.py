@@ -251,7 +251,7 @@ def test_with_a_probe_the_next_attempt_finds_out_what_a_dead_one_did(jobs):
 
 def test_an_effect_that_is_not_over_in_its_time_is_ended(local):
     said = local.run("posting.run('a', do='hangs', deadline='2s')")
-    assert said.startswith("needs-attention") and "not over in its time" in said
+    assert said.startswith("needs-attention") and "did not end in time" in said
     assert (local.effect, local.notes) == ("in-doubt", ["posted"])
 
 

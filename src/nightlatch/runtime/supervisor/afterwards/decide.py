@@ -36,21 +36,21 @@ def resolve(run: RunRow, outcome: str, by: str, *, ledger: Ledger, store: Store,
         raise RunEnded(f"run {run.id} of {run.job} is {run.status}: there is nothing to resolve", run)
     if left_behind or outcome == DONE or store.lists_begun:
         with Lease(store, run.job, ttl=store.default_ttl, wait=wait) as lease:
-            now = ledger.run(run.id)
-            if now is None or seen_of(now) != seen_of(run):
-                raise RunEnded(f"run {run.id} of {run.job} has moved on meanwhile: look at it again", now or run)
-            before = begun.decision(store, ledger, run)
-            decided, _, decider = before.value.partition(" ") if before else (outcome, "", "")
+            current = ledger.run(run.id)
+            if current is None or seen_of(current) != seen_of(run):
+                raise RunEnded(f"run {run.id} of {run.job} has moved on meanwhile: look at it again", current or run)
+            earlier = begun.decision(store, ledger, run)
+            decided, _, decider = earlier.value.partition(" ") if earlier else (outcome, "", "")
             if decided != outcome:
-                # That decision may have led to new work that nobody has looked at: do not decide it here.
+                # The earlier decision may have led to new work that nobody has looked at: it is not decided here.
                 raise RunEnded(f"run {run.id} of {run.job} has been decided meanwhile: {decided}, by {decider}", run)
             if left_behind:
                 run = ledger.reap(run.id, token=lease.token, grant=lease.grant, doubt=True)
             if outcome == DONE:
-                # Before the run is marked done: after a crash in between it is decided again, which does no harm.
+                # Before the run is marked done: after a crash in between, deciding it again does no harm.
                 store.settle(lease.name, lease.grant, run.job, run.key, value=run.id)
-            if before:
-                lease.ended |= begun.doubtful_tokens(ledger, run)  # an earlier decider was killed before this
+            if earlier:
+                lease.ended |= begun.doubtful_tokens(ledger, run)  # the earlier decision was cut short before this
             elif store.lists_begun:
                 begun.decide(lease, run.job, run.key, outcome, by, begun.doubtful_tokens(ledger, run))
     if outcome == AGAIN:
@@ -67,7 +67,7 @@ def resolve_elsewhere(
 ) -> None:
     """Decide a run that another machine began and this ledger does not know; outcomes as for `resolve`.
 
-    `seen`: when the attempt began that the person looked at.
+    `seen`: when the attempt that the person looked at began.
     """
     with Lease(store, job, ttl=store.default_ttl, wait=wait) as lease:
         listed = [one for one in lease.begun if one.key == key]

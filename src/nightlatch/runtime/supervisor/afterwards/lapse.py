@@ -27,10 +27,10 @@ def status_of(run: RunRow, ledger: Ledger, store: Store) -> str:
     """
     if run.status != statuses.RUNNING or not (process_gone(run.holder) or _lease_gone(run, store)):
         return run.status
-    # A regular end looks like this too, since it is recorded before the lease is released: read the run again.
-    now = ledger.run(run.id)
-    if now is None or (now.status, now.grant) != (run.status, run.grant):
-        return now.status if now else run.status
+    # Or the run has just ended: its end is recorded before its lease is released, so read the run again.
+    current = ledger.run(run.id)
+    if current is None or (current.status, current.grant) != (run.status, run.grant):
+        return current.status if current else run.status
     return LAPSED
 
 
@@ -40,12 +40,12 @@ def left_behind(record: Record, now: float) -> tuple[Begun, ...]:
 
 
 def at_work(record: Record, now: float) -> bool:
-    """May its holder still work under the lease, as far as this machine knows at `now`?"""
+    """May the holder still work under the lease, as far as this machine knows at `now`?"""
     return bool(record.grant) and record.until >= now and not process_gone(record.holder)
 
 
 def process_gone(holder: Holder) -> bool:
-    """Is its supervisor certainly gone? Only known for processes of this machine."""
+    """Is the holder's process certainly gone? Only known on its own machine; elsewhere False."""
     if not holder.pid or not identity.same_machine(holder):
         return False
     if not identity.same_boot(holder):

@@ -1,6 +1,6 @@
-"""After a run: start a process that sends alerts, if the file in force has any, and one that sends the trace, if the
-environment names a receiver. The run does not wait for them, and they do not change its exit code. So a run that
-a plain line of cron starts is reported too."""
+"""After a run: start a process that sends alerts, if nightlatch.toml has any, and one that sends the trace, if the
+environment names a receiver. So a run that cron starts is reported too. The run does not wait for these processes, and
+they do not change its exit code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _TABLE = b"alerts"  # a file without this word has no alerts: it need not be parsed to know that
-_SWITCH = "NIGHTLATCH_ALERTS"  # =off: for tests, and for users that send alerts themselves
+_SWITCH = "NIGHTLATCH_ALERTS"  # "off": for tests, and for users who send alerts themselves
 
 
 def start_senders(file: str, store: str) -> None:
@@ -35,12 +35,13 @@ def _start(what: str, path: str, store: str) -> None:
     words = [sys.executable, "-m", "nightlatch", what, "send"]
     environment = {name: text for name, text in os.environ.items() if not name.startswith("NIGHTLATCH_")}
     environment |= {"NIGHTLATCH_STORE": store} | ({place.ENV: path} if path else {})
-    quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
-    closed = [(os.POSIX_SPAWN_CLOSE, fd) for fd in _others()]  # it must not keep a lock or a pipe of the run open
-    os.posix_spawn(sys.executable, words, environment, file_actions=[*quiet, *closed], setsid=True)
+    null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
+    # Otherwise the sender would keep the run's locks and pipes open.
+    closed = [(os.POSIX_SPAWN_CLOSE, fd) for fd in _inherited()]
+    os.posix_spawn(sys.executable, words, environment, file_actions=[*null, *closed], setsid=True)
 
 
-def _others() -> Iterable[int]:
+def _inherited() -> Iterable[int]:
     for name in os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"):
         fd = int(name)
         try:

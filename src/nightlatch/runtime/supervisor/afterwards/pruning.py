@@ -1,8 +1,8 @@
 """Removing old, finished runs: on `nightlatch prune`, and automatically once a day (`retention`).
 
 Done keys, effects and the items of a batch stay for ever: they make "run it again" safe. So do runs that need a person,
-and succeeded runs whose key is not yet marked done, because their holder died between the two. Output is kept on the
-machine that printed it, so each machine removes its own, even if another one pruned the run from a shared ledger.
+and succeeded runs whose holder died before it marked the key done. Output is kept on the machine where the run printed
+it, so each machine removes its own, even if another machine pruned the run from a shared ledger.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ class Removed:
     runs: tuple[str, ...]
     entries: int  # of the journal
     slots: int  # records of what became of slots
-    outputs: tuple[str, ...]  # folders, as are the workspaces
-    workspaces: tuple[str, ...]
+    outputs: tuple[str, ...]  # folders
+    workspaces: tuple[str, ...]  # folders
     complete: bool
 
 
 def sweep() -> None:
-    """Remove what killed holders left on this machine, of any store."""
-    cgroup.sweep(_DAY)  # a young one may belong to a run that is starting
+    """Remove the cgroups and socket folders that killed holders left on this machine, whatever their store."""
+    cgroup.sweep(_DAY)  # a younger cgroup may belong to a run that is starting
     folders.sweep()
 
 
 def prune(
     store: Store, ledger: Ledger, keep: float, by: str, *, dry: bool = False, within: float = float("inf")
 ) -> Removed:
-    """Remove what ended over `keep` seconds ago: runs, their journal, what became of slots; and on this
-    machine their output and workspaces."""
+    """Remove what ended over `keep` seconds ago: runs, their journal, records of slots; and on this machine their
+    output and workspaces. After `within` seconds it stops; what it removed is then not `complete`."""
     folder = store.folder
 
     def done(job: str, key: str) -> bool:
@@ -75,7 +75,7 @@ def prune(
 
 
 def _unpin(folder: str, ledger: Ledger) -> None:
-    """Unpin workspaces whose run is decided: the process that should have done it was killed."""
+    """Unpin workspaces whose run is decided: the process that should have unpinned them was killed."""
     for name in workspace.pins(folder):
         run = ledger.run(name.rpartition("-")[0])
         if run is None or (run.held is None and not run.approved and run.status != statuses.RUNNING):
@@ -105,14 +105,14 @@ def _shorten(log: str, before: float) -> None:
     A run that opened the old file may still write to it: what it writes within a moment is carried over. (The verdict
     is in the ledger; the log is a copy for people.)
     """
-    first = time.strftime("ts=%Y-%m-%dT%H:%M:%SZ", time.gmtime(before)).encode()
+    oldest = time.strftime("ts=%Y-%m-%dT%H:%M:%SZ", time.gmtime(before)).encode()
     try:
         fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return
     with open(fd, "rb") as file:
         lines = file.readlines()
-        young = [line for line in lines if line >= first]  # a line begins with its time
+        young = [line for line in lines if line >= oldest]  # a line begins with its time
         if len(young) == len(lines):
             return
         durable.replace(log, b"".join(young))

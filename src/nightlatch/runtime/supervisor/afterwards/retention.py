@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 ENV, KEEP = "NIGHTLATCH_KEEP", "90d"
 
-_STAMP = "pruned"  # its time is when this machine last pruned
+_STAMP = "pruned"  # a file: its mtime is when this machine last pruned
 _DAY = 86400.0
-_MOMENT = 2.0  # seconds that a finished run may spend on it; the next one does the rest
+_MOMENT = 2.0  # seconds that a finished run may spend on pruning; the next run does the rest
 
 
 def keep_seconds(text: str = "") -> float | None:
@@ -30,7 +30,7 @@ def daily(store: Store, ledger: Ledger, by: str) -> None:
     """After a run: prune, unless this machine did so within a day. An error is printed, and fails nothing."""
     stamp = os.path.join(store.folder, _STAMP)
     try:
-        keep = keep_seconds()  # first: every run, not one a day, complains about a bad setting
+        keep = keep_seconds()  # first, so that every run complains about a bad setting, not only one a day
         try:
             if 0 <= clock.wall() - os.stat(stamp).st_mtime < _DAY:
                 return
@@ -42,7 +42,7 @@ def daily(store: Store, ledger: Ledger, by: str) -> None:
         pruning.sweep()
         _touch(stamp)  # before, not after: one run a day tries it, even if it fails
         if keep is not None and not pruning.prune(store, ledger, keep, by, within=_MOMENT).complete:
-            os.utime(stamp, (0, 0))
+            os.utime(stamp, (0, 0))  # the next run goes on with it
     except Exception as error:  # noqa: BLE001 - the run is over, and nothing here may change how it ended
         print(f"nightlatch: old runs stay, since they could not be pruned: {error}", file=sys.stderr)
 

@@ -1,1 +1,1 @@
-"""Agents that a run's command launched at a vendor, in the supervisor: recorded, held in every cap, ended by handle."""
+"""Agents that a run's command launches at a vendor, in the supervisor: records, allowances, and the end by handle."""

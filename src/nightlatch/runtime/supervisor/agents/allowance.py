@@ -1,7 +1,7 @@
 """What a launch may use: held in every cap until the agent ends, so that two launches do not both get all that is left.
 
-That is the run's own cap, or the item's; where only a cap of a day, a month or several items counts, a quarter of what
-is left of it. What the vendor has counted is usage, and held no longer.
+A launch gets what is left of the run's own cap, or of the item's; where only a cap of a day, a month or several items
+counts, a quarter of what is left of it. What the vendor has counted is usage, and no longer held.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from ..run.spending import Spending
 
 GIVEN = ("usd", "tokens")  # the units that a vendor can cap
-_SHARE = 4
+_SHARE = 4  # a launch gets a fourth of what is left of a cap that others use too
 
 
 class Allowances:
     """The allowances of one run's launches."""
 
     def __init__(self, ledger: Ledger, writer: Writer, spending: Spending, used: Mapping[str, float]) -> None:
-        """`used`: by this attempt so far; it grows elsewhere."""
+        """`used`: what this attempt has used so far; the caller updates it."""
         self._ledger, self._writer, self._spending, self._used = ledger, writer, spending, used
         self._holds: dict[str, Hold] = {}  # by launch
         self._number = FIRST_LAUNCH
@@ -42,29 +42,30 @@ class Allowances:
         caps = [cap for cap in self._spending.caps if cap.unit in GIVEN]
         shared = [(self._writer.run.job, cap) for cap in caps if cap.period != "run"]
         shared += [(EVERYTHING, cap) for cap in self._spending.everything if cap.unit in GIVEN]
-        own = [(cap, item_used.get(cap.unit, 0.0)) for cap in item_caps if cap.unit in GIVEN]
+        of_item = [(cap, item_used.get(cap.unit, 0.0)) for cap in item_caps if cap.unit in GIVEN]
         of_run = [(cap, self._used.get(cap.unit, 0.0) + self._spending.before(cap.unit, "run") + self._held(cap.unit))
                   for cap in caps if cap.period == "run"]  # fmt: skip
-        mine, ours = (own, of_run) if item else (of_run, [])
-        if not (shared or mine or ours):
+        # What this launch has for itself, and what it shares with the run's other items.
+        exclusive, common = (of_item, of_run) if item else (of_run, [])
+        if not (shared or exclusive or common):
             return {}
         allowed: dict[str, float] = {}
 
         def decide(taken: dict[tuple[str, str, str], int]) -> Hold | None:
             left = [(cap, cap.amount - taken[job, cap.period, cap.unit] / UNITS[cap.unit].scale) for job, cap in shared]
-            left += [(cap, cap.amount - used) for cap, used in ours]
+            left += [(cap, cap.amount - used) for cap, used in common]
             for unit in GIVEN:
-                whole = [cap.amount - used for cap, used in mine if cap.unit == unit]
+                whole = [cap.amount - used for cap, used in exclusive if cap.unit == unit]
                 parts = [rest if whole else rest / _SHARE for cap, rest in left if cap.unit == unit]
                 if whole or parts:
                     allowed[unit] = max(min((*whole, *parts)), 0.0)
             if not allowed:
                 return None
             self._number += 1
-            run, parts_of = self._writer.run, {unit: int(allowed.get(unit, 0.0) * UNITS[unit].scale) for unit in GIVEN}
+            run, amounts = self._writer.run, {unit: int(allowed.get(unit, 0.0) * UNITS[unit].scale) for unit in GIVEN}
             return Hold(
                 run=run.id, attempt=run.attempt, call=self._number, job=run.job, at=self._writer.now(), calls=0,
-                usd=parts_of["usd"], tokens=parts_of["tokens"], fixed=parts_of["usd"], output_rate=0, output=0,
+                usd=amounts["usd"], tokens=amounts["tokens"], fixed=amounts["usd"], output_rate=0, output=0,
                 item=item, agent=launch,
             )  # fmt: skip
 
@@ -74,19 +75,20 @@ class Allowances:
         return allowed
 
     def used(self, launch: str, more: Amounts | None) -> Records:
-        """Rows to write with a launch's usage: so much less is held. `more` None: it has ended, or never began."""
+        """Rows to write together with a launch's usage: they lower what is held for it by `more`. None: the launch has
+        ended, or never began, and nothing is held any more."""
         hold = self._holds.pop(launch, None)
         if hold is None:
             return ()
-        key = (SETTLED, [(hold.run, hold.attempt, hold.call)])
+        settled = (SETTLED, [(hold.run, hold.attempt, hold.call)])
         if more is None:
-            return (key,)
+            return (settled,)
         self._number += 1
         used = {unit: int(amount * UNITS[unit].scale) for unit, amount in more.by_unit().items() if unit in GIVEN}
         rest = {unit: max(getattr(hold, unit) - used[unit], 0) for unit in GIVEN}
         # Another number: one statement cannot remove and insert the same row.
-        left = self._holds[launch] = replace(hold, call=self._number, at=self._writer.now(), fixed=rest["usd"], **rest)
-        return key, (HOLD, [HOLD.row(left)])
+        held = self._holds[launch] = replace(hold, call=self._number, at=self._writer.now(), fixed=rest["usd"], **rest)
+        return settled, (HOLD, [HOLD.row(held)])
 
     def _held(self, unit: str) -> float:
         return float(sum(getattr(hold, unit) for hold in self._holds.values())) / UNITS[unit].scale

@@ -35,7 +35,7 @@ SUCCEEDED = "succeeded"
 
 
 class AgentsAtWork:
-    """For any thread: each driver of a batch's items has its own launch."""
+    """May be used by any thread: in a batch, each item's driver has its own launch."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class AgentsAtWork:
         folder: str,
         again: bool,
     ) -> None:
-        """`folder`: of the run, for its answer. `again`: the key's work is wanted once more."""
+        """`folder`: the run's, for the agent's answer. `again`: the key's work is wanted once more."""
         self._lease, self._ledger, self._writer, self._folder, self._again = lease, ledger, writer, folder, again
         self._spend, self._redacted = spend, redacted
         self._allowances = Allowances(ledger, writer, spending, used)
@@ -68,10 +68,10 @@ class AgentsAtWork:
     def begin(
         self, request: dict[str, Any], item_caps: tuple[Cap, ...], item_used: Mapping[str, float]
     ) -> dict[str, Any]:
-        """Which launch the key is at, what is known of it, and what it may use."""
+        """The key's current launch: what is known of it, and what it may use."""
         job, key, item = self._writer.run.job, str(request["key"]), str(request.get("item") or "")
         for left in self.left(item):
-            self.settle(left)  # another try of an item: what its last one left is being ended
+            self.settle(left)  # an agent of the item's last try, which is being ended
         number, launch = next_launch(self._lease.store, self._ledger, job, key, again=self._again)
         row = self._ledger.agents.find(job, launch)
         with self._mutex:
@@ -88,20 +88,20 @@ class AgentsAtWork:
         }
 
     def record(self, request: dict[str, Any]) -> dict[str, float]:
-        """The driver has launched, or seen, an agent. Returns what was used since the last time."""
+        """Record what the driver reports of an agent. Returns what was used since the last report."""
         run, now, launch = self._writer.run, self._writer.now(), str(request["launch"])
         ended = bool(request.get("ended"))
-        if ended:  # first where all machines see it: a second launch would be paid for
+        if ended:  # first in the store, where all machines see it: a second launch would cost money
             self._lease.store.settle(
                 self._lease.name, self._lease.grant, names.ended_scope(run.job), launch, value=str(request["status"])
             )
         with self._mutex:
-            known = self._rows.get(launch)
+            last = self._rows.get(launch)
             texts = {word: self._redacted(str(request.get(word) or "")) for word in ("note", "page", "fields")}
             facts = {word: str(request[word]) for word in ("provider", "agent", "handle", "status")}
             row = AgentRow(
                 job=run.job, launch=launch, run=run.id, item=str(request.get("item") or ""), **facts, **texts,
-                used=known.used if known else Amounts(), began=known.began if known else now, changed=now,
+                used=last.used if last else Amounts(), began=last.began if last else now, changed=now,
                 ended=now if ended else None,
             )  # fmt: skip
             total = {unit: float(amount) for unit, amount in (request.get("used") or {}).items() if unit in GIVEN}
@@ -117,7 +117,7 @@ class AgentsAtWork:
         if more:
             about = {"model": str(request.get("model") or ""), "item": row.item, "source": "vendor"}
             self._spend(more, about, records)
-        if known is None or ended or (known.handle, known.status, known.note) != (row.handle, row.status, row.note):
+        if last is None or ended or (last.handle, last.status, last.note) != (row.handle, row.status, row.note):
             self._note(row, () if more else records)
         return more
 
@@ -140,13 +140,13 @@ class AgentsAtWork:
         return [row for row in found if row.handle and item in (None, row.item)]
 
     def cancel(self, row: AgentRow, start: Callable[[AgentRow], Canceller]) -> None:
-        """Begin to end it by its handle: its driver is gone."""
+        """Begin to end an agent by its handle: its driver is gone."""
         with self._mutex:
             if row.launch not in self._cancellers:
                 self._cancellers[row.launch] = start(row)
 
     def settle(self, row: AgentRow) -> None:
-        """Wait until it has ended, or the vendor did not say so in time."""
+        """Wait until an agent that is being cancelled has ended, or the vendor did not confirm that in time."""
         with self._mutex:
             canceller = self._cancellers.pop(row.launch, None)
         if canceller is None:
@@ -158,7 +158,7 @@ class AgentsAtWork:
             self.unconfirmed[row.handle] = note
 
     def _ended(self, row: AgentRow, status: str, note: str) -> None:
-        """It was ended by its handle, and the vendor says so."""
+        """Record that an agent was ended by its handle, as the vendor has confirmed."""
         facts = {
             name: getattr(row, name) for name in ("launch", "item", "provider", "agent", "handle", "page", "fields")
         }
@@ -169,7 +169,7 @@ class AgentsAtWork:
 
 
 def next_launch(store: Store, ledger: Ledger, job: str, key: str, *, again: bool) -> tuple[int, str]:
-    """How many launches for the key have ended, so that another may be made; and the effect's key of that one.
+    """The number of the key's first launch that is not over, whether it was made or not; and the key of its effect.
     `again`: the key's work is wanted once more."""
     number = 0
     while _is_over(store, ledger, job, key, number, again):
@@ -178,7 +178,8 @@ def next_launch(store: Store, ledger: Ledger, job: str, key: str, *, again: bool
 
 
 def _is_over(store: Store, ledger: Ledger, job: str, key: str, number: int, again: bool) -> bool:
-    """One that succeeded has done the key's work, unless that is wanted again, or was done again already."""
+    """May another launch follow this one? Only when it has ended; after a success, only if the work is wanted again, or
+    the next launch was begun already."""
     ended = store.look(names.ended_scope(job), names.launch_key(key, number))
     if ended is None:
         return False

@@ -15,7 +15,7 @@ WITHIN = 10.0  # seconds for the vendor to confirm the end
 
 
 class Canceller:
-    """Started at once; `confirmed` waits for it."""
+    """The process that ends an agent. It is started at once; `confirmed` waits for it."""
 
     def __init__(self, row: AgentRow, environment: dict[str, str], cwd: str) -> None:
         import json
@@ -30,7 +30,7 @@ class Canceller:
             env=environment,
             cwd=cwd or None,
             text=True,
-            start_new_session=True,  # a Ctrl-C that ended the run must not end this too
+            start_new_session=True,  # a Ctrl-C that ends the run must not end this process too
         )
         assert self._process.stdin
         self._process.stdin.write(json.dumps(request))
@@ -38,7 +38,7 @@ class Canceller:
         self._process.stdin = None
 
     def confirmed(self) -> tuple[str, str]:
-        """(status, note) as the vendor reports them; status "": it did not confirm the end in time."""
+        """(status, note) as the vendor reports them; status "": the vendor did not confirm the end in time."""
         import json
         import subprocess
 

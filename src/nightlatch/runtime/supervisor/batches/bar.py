@@ -7,7 +7,7 @@ import os
 from ....core import duration
 from ....system import clock
 
-_EVERY = 0.1  # seconds
+_EVERY = 0.1  # seconds between two drawings
 _SCREEN = 2  # standard error
 
 
@@ -26,19 +26,19 @@ class Bar:
             self.draw()
 
     def wait(self, waiting: int) -> None:
-        """How many items wait for a probe."""
+        """Show how many items wait for a probe."""
         self.waiting = waiting
         self.draw()
 
     def text(self, width: int) -> str:
-        known, here = self.done + self.skipped, self.done + self.failed + self.doubt
-        total = max(self.total, known + self.failed + self.doubt)
+        finished, tried = self.done + self.skipped, self.done + self.failed + self.doubt
+        total = max(self.total, finished + self.failed + self.doubt)
         elapsed = clock.now() - self._started
-        parts = [f"{self._name} {known}/{total} {known * 100 // max(total, 1)}%"]
-        also = ((self.failed, "failed"), (self.doubt, "in doubt"), (self.waiting, "waiting for a probe"))
-        parts += [f"{count} {what}" for count, what in also if count]
-        if here and elapsed > 0:
-            rate, left = here / elapsed, total - self.skipped - here
+        parts = [f"{self._name} {finished}/{total} {finished * 100 // max(total, 1)}%"]
+        others = ((self.failed, "failed"), (self.doubt, "in doubt"), (self.waiting, "waiting for a probe"))
+        parts += [f"{count} {what}" for count, what in others if count]
+        if tried and elapsed > 0:
+            rate, left = tried / elapsed, total - self.skipped - tried
             parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{rate * 60:.1f}/min")
             parts += [f"{duration.show(max(left / rate, 1))} left"] if left else []
         return ", ".join(parts)[:width]

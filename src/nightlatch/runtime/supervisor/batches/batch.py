@@ -1,8 +1,8 @@
 """A batch, in the supervisor: what is known of its items, and the one writer of their checkpoints.
 
 A batch is a run whose command is the driver, in the tree under the warden: what ends the run ends the driver and every
-item. Through the run's socket the driver asks for its plan and reports every item, before it starts and after it has
-ended; reports that come together are one commit.
+item. Through the run's socket the driver asks for its plan and reports each item before the item starts and after it
+has ended; reports that arrive together are one commit.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ if TYPE_CHECKING:
     from .item_publishing import Publishing
 
 
-_WHOLE = "{}"  # the key where none is given: the item itself
-_WAITS = 3.0  # seconds for which an item counts as waiting after its last report of that
-_HOMES = "batch-home"  # scope of the done keys that name the ledger with a batch's items
+_WHOLE = "{}"  # the key template if none is given: the item itself is its key
+_WAITS = 3.0  # seconds for which an item counts as waiting after it last reported so
+_HOMES = "batch-home"  # scope of done keys: each names the ledger that has a batch's items
 
 
 def plan(batch: Batch) -> dict[str, object]:
-    """The plan, for the driver."""
+    """What the driver has to know of the batch."""
     items = batch.items if batch.items == "-" else os.path.abspath(batch.items)
-    known = {name: fact for name, fact in batch.__dict__.items() if name != "budget"}
-    known |= {"items": items, "lost": batch.when_lost, "caps": bool(batch.item_caps)}
-    return {**known, "store": advice.chosen_store()}
+    facts = {name: fact for name, fact in batch.__dict__.items() if name != "budget"}
+    facts |= {"items": items, "lost": batch.when_lost, "caps": bool(batch.item_caps)}
+    return {**facts, "store": advice.chosen_store()}
 
 
 def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, Any]]:
@@ -72,7 +72,7 @@ def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, A
 
 
 def prepared(batch: Batch, store: str | None) -> Checkpoints:
-    """The checkpoints of a run that may be begun here; raises if it may not."""
+    """The checkpoints for a run of the batch; raises if it may not be run here, or not with this key."""
     if batch.publish:
         client.check_may_act()
     the_store, ledger = url.connect(store), open_for(url.resolve(store))
@@ -83,7 +83,7 @@ def prepared(batch: Batch, store: str | None) -> Checkpoints:
 
 
 def known(ledger: Ledger, batch: Batch) -> dict[bytes, int]:
-    """Digests of the items that will not be done, for `Selection`; for a plan that is only shown."""
+    """The items that a run would not do: why (as in `Selection`) by digest. For showing a plan."""
     from ...shared.batches.selection import Selection
 
     name, items = batch.name, ledger.items
@@ -149,7 +149,8 @@ class Checkpoints:
         return self._reported.setdefault(item, Reported())
 
     def prepare(self, store: Store, ledger: Ledger, lease: Lease, writer: Writer, folder: str) -> None:
-        """Before the driver starts: settle what the last one left in flight, and write files with known digests."""
+        """Before the driver starts: settle the items that the last driver left in flight, and write the digests of all
+        that are done, in doubt or set aside into files for it."""
         self._writer, self._items = writer, ledger.items
         name = self._batch.name
         writer.event(kinds.BATCH, again=self.hidden.text(self._batch.continued_by))
@@ -176,11 +177,11 @@ class Checkpoints:
     def _recover(self, lost: list[ItemRow]) -> None:
         """Settle what the last driver left in flight: published items are done, the rest follows --lost."""
         landed = {item.digest for item in lost if self._publishing and self._publishing.recover(item)}
-        became = IN_DOUBT if self._batch.when_lost == "doubt" else FAILED, "in flight when its batch died"
+        not_published = IN_DOUBT if self._batch.when_lost == "doubt" else FAILED, "in flight when its batch died"
         published = DONE, "published before its batch died"
         rows = []
         for item in lost:
-            status, why = published if item.digest in landed else became
+            status, why = published if item.digest in landed else not_published
             rows.append((item.digest, item.key, status, item.tries, None, "", why))
         if rows:
             self._write(kinds.ITEMS_LOST, rows)
@@ -190,11 +191,11 @@ class Checkpoints:
 
     def do_plan(self, _: dict[str, Any]) -> dict[str, Any]:
         home = self._home.path if self._home else ""
-        shown = {"bar": self.bar is not None, "as_data": _goes_elsewhere(1)}
+        shown = {"bar": self.bar is not None, "as_data": _is_redirected(1)}
         return {"plan": plan(self._batch), "known": self._files, "home": home, **shown}
 
     def do_steps(self, request: dict[str, Any]) -> dict[str, Any]:
-        # Ends come first: a place is free before the next item takes it.
+        # Ends come first: they free the places that the next items take.
         begun = [(digest, key, BEGUN, tries, None, "", "") for digest, key, tries in request.get("begun", ())]
         ended = [_ended(record) for record in request.get("ended", ())]
         self._write(kinds.ITEMS_MOVED, [*ended, *begun])
@@ -212,7 +213,7 @@ class Checkpoints:
     def do_item_report(self, request: dict[str, Any]) -> dict[str, Any]:
         reported = self._reported.pop(str(request["digest"]), Reported())
         if reported.used and request.get("again"):
-            self.reported_by(str(request["digest"])).add(reported.used)  # the cap covers all its tries
+            self.reported_by(str(request["digest"])).add(reported.used)  # an item's cap covers all its tries
         return {"failure": reported.failure, "retry_after": reported.retry_after, "used": reported.used}
 
     def do_land(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -264,7 +265,7 @@ def _ended(record: list[Any]) -> tuple[str, str, str, int, int | None, str, str]
 
 
 def _waiting(ledger: Ledger, name: str) -> list[Any]:
-    """Items in doubt that need a person. If the command itself reported the doubt, the next start runs it again."""
+    """Items in doubt that need a person. If an item's command reported the doubt, the next start runs it again."""
     return [item for item in ledger.items.in_doubt(name) if item.exit_code != IN_DOUBT_ITSELF]
 
 
@@ -302,8 +303,8 @@ def _check_home(store: Store, ledger: Ledger, name: str) -> None:
         )
 
 
-def _goes_elsewhere(fd: int) -> bool:
-    """Does a file or another program get what is printed there? Not on a terminal, nor where --quiet drops it."""
+def _is_redirected(fd: int) -> bool:
+    """Does a file or another program get what is printed there? No for a terminal, and for --quiet (/dev/null)."""
     try:
         return not os.isatty(fd) and not os.path.samestat(os.fstat(fd), os.stat(os.devnull))
     except OSError:  # closed

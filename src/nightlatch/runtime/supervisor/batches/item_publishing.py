@@ -1,9 +1,9 @@
 """Publishing an item's result, once: in the supervisor, which alone has the lease.
 
 The intent (what is to land where, by its sha256) is recorded in the item's row before anything is written; the gates in
-use are registered under the batch's lease, so a successor seals them first. Then it checks at each target whether the
-intended content has landed, and adopts it. When an item is recorded as done, its gates are unregistered: nobody writes
-there any more, and a million gates need not be sealed at every start.
+use are registered under the batch's lease, so a successor seals them first. The successor then checks at each target
+whether the intended content has landed, and adopts it. When an item is recorded as done, its gates are unregistered:
+nobody writes there any more, and the next start need not seal a million gates.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Publishing:
         self._taken: dict[str, str] = {}  # gate → the item that published there in this start
 
     def publish(self, digest: str, key: str, targets: list[str], path: str, intend: Intend) -> dict[str, Any]:
-        """Make everything land. Returns {}, or why it did not, and whether another try may help.
+        """Publish an item to all its targets. Returns {}, or why that failed and whether another try may help.
 
         A gate's refusal is raised: another holder has the batch by now.
         """
@@ -64,7 +64,8 @@ class Publishing:
             workspace.close()
 
     def recover(self, item: ItemRow) -> bool:
-        """Finish publishing an item whose batch died meanwhile. True: all of it has landed. Call it after the seal."""
+        """Finish publishing an item that was in flight when its batch died; False if that is impossible. Call it after
+        the seal."""
         intent = unpack(item.result)
         if intent is None:
             return False
@@ -89,7 +90,7 @@ class Publishing:
         return True
 
     def done(self, digest: str) -> None:
-        """Unregister the gates of an item that is done. One that stays registered is sealed once more, without harm."""
+        """Unregister the gates of an item that is done. A gate that stays registered is only sealed once more."""
         for gate in self._under_way.pop(digest, ()):
             try:
                 self._lease.store.unregister(self._lease.name, gate, self._lease.grant)

@@ -1,8 +1,8 @@
 """Effects of a run's command, in the supervisor: it holds the effect's lease, and records intent and end.
 
-The lease of an effect's key is taken with the run's own grant and lifetime: before it expires it moves only on proof
-that this run's whole tree is gone. It lasts as long as the effect may take, and a command that takes longer is ended,
-so nobody else trusts a probe, or acts, while something of this run still could.
+The lease of an effect's key is taken with the run's own grant and lifetime: before it expires, another holder gets it
+only on proof that this run's whole tree is gone. It lasts as long as the effect may take, and a command that takes
+longer is ended. So nobody else trusts a probe, or acts, while a process of this run may still act.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..socket.reported import Reported
 
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL for a command whose effect is overdue
-_MARGIN = 1.0  # seconds until that is noticed and done
+_MARGIN = 1.0  # seconds until an overdue effect is noticed, and its command killed
 
 
 class EffectLease:
@@ -43,7 +43,7 @@ class EffectLease:
         self.token = acquire(lease.store, name, lease.grant, lease.holder, ttl, 0.0)[0].token
 
     def release(self) -> None:
-        """Retry until it succeeds, or the store says that it is not ours: nobody should have to wait for its TTL."""
+        """Try a few times: if the lease stays, others have to wait for its TTL."""
         for _ in range(5):
             try:
                 return self._store.release(self.name, self.grant)
@@ -62,8 +62,9 @@ class _OpenEffect:
         self.held: EffectLease | None = None
         self.effect: Effect | None = None
         self.began = False
-        self.settle = self.probed_at = 0.0  # of the probe; the time is by the store's clock
-        self.until = float("inf")
+        self.settle = 0.0  # seconds after the deadline in which a request may still be under way
+        self.probed_at = 0.0  # by the store's clock
+        self.until = float("inf")  # when the effect is overdue
 
     def unsettled(self) -> float:
         """Seconds until the probe's "not done" is final: until then a request may be under way."""
@@ -72,7 +73,7 @@ class _OpenEffect:
 
 
 class EffectRequests:
-    """For any thread; one at a time works on an effect."""
+    """May be used by any thread; one at a time works on an effect."""
 
     def __init__(
         self,
@@ -83,7 +84,8 @@ class EffectRequests:
         redacted: Callable[[str], str],
         bound: Callable[[float], None],
     ) -> None:
-        """`bound` gets the time by which the command must have ended, even if this process is stopped; or inf."""
+        """`bound`: called with the time by which the command must have ended, even if this process is stopped; inf:
+        no limit."""
         self._bound = bound
         self._lease, self._ledger, self._writer, self._reported = lease, ledger, writer, reported
         self._redacted = redacted
@@ -99,22 +101,22 @@ class EffectRequests:
         found = self._open.get(records.lease_name)
         if found is None or found.held is None or found.effect is None:
             raise UsageError(f"the effect {records.key} is not being done here")
-        self._until(found, float("inf"))
+        self._set_until(found, float("inf"))
         if verb == "effect-probed":
             return self._probed(found, request)
         return self._ended(found, request)
 
     def overdue(self, now: float) -> tuple[str, str, float] | None:
-        """(status, reason, grace) if an effect takes longer than its deadline: by then it is in doubt."""
+        """(status, reason, grace) for ending the command, if one of its effects is overdue: that is in doubt then."""
         for one in list(self._open.values()):
             if now >= one.until:
-                # If it has a probe, the next attempt finds out.
+                # With a probe, the next attempt finds out whether it was done; without one, a person has to.
                 status = statuses.STALLED if one.probes else statuses.NEEDS_ATTENTION
-                return status, f"the effect {one.records.key} was not over in its time, and is in doubt", GRACE
+                return status, f"the effect {one.records.key} did not end in time, and is in doubt", GRACE
         return None
 
     def abandon(self) -> None:
-        """The tree is gone: effects that it began without reporting the end may have been done."""
+        """Call it when the command's tree is gone: effects whose end it did not report are in doubt."""
         for one in list(self._open.values()):
             if one.held and one.effect and one.began:
                 self._reported.abandoned = one.records.key
@@ -137,16 +139,16 @@ class EffectRequests:
             if records.lease_name in self._open:
                 raise Busy(f"the effect {records.key} is already being done by this run: two of its steps share a key")
             self._open[records.lease_name] = one
-        kept = False
+        goes_on = False
         try:
-            answer = self._under(one, request, input_)
-            kept = answer["status"] in ("begun", "probe")
+            answer = self._begin_under_lease(one, request, input_)
+            goes_on = answer["status"] in ("begun", "probe")
             return answer
         finally:
-            if not kept:
+            if not goes_on:
                 self._close(one)
 
-    def _under(self, one: _OpenEffect, request: dict[str, Any], input_: str) -> dict[str, Any]:
+    def _begin_under_lease(self, one: _OpenEffect, request: dict[str, Any], input_: str) -> dict[str, Any]:
         lasting = float(request["lasting"]) + GRACE + _MARGIN
         try:
             held = one.held = EffectLease(self._lease, one.records.lease_name, lasting)
@@ -154,17 +156,19 @@ class EffectRequests:
             raise
         except Busy as busy:
             raise Busy(f"the effect {one.records.key} is being done right now: {busy}", busy.record) from None
-        known = one.records.look(held, input_)
-        if known and known.status == DONE:
-            return {"status": DONE, "result": known.result}
-        self._until(one, clock.now() + float(request["lasting"]))  # however long the store takes from here on
-        if known and known.status == IN_DOUBT:
+        recorded = one.records.look(held, input_)
+        if recorded and recorded.status == DONE:
+            return {"status": DONE, "result": recorded.result}
+        self._set_until(one, clock.now() + float(request["lasting"]))  # from here, however long the store takes
+        if recorded and recorded.status == IN_DOUBT:
             if not one.probes:
-                raise self._doubt(known)
-            one.effect, one.settle = known, float(request["settle"])
+                raise self._doubt(recorded)
+            one.effect, one.settle = recorded, float(request["settle"])
             one.probed_at = self._lease.store.clock()
-            return {"status": "probe", "reason": known.reason}
-        one.effect = one.records.begin(held, known, command=f"run {self._writer.run.id}", input=input_, lasting=lasting)
+            return {"status": "probe", "reason": recorded.reason}
+        one.effect = one.records.begin(
+            held, recorded, command=f"run {self._writer.run.id}", input=input_, lasting=lasting
+        )
         one.began = True
         return {"status": "begun"}
 
@@ -220,14 +224,14 @@ class EffectRequests:
         self._reported.doubts.add(effect.key)
         return InDoubt(doubt_message(effect, more))
 
-    def _until(self, one: _OpenEffect, at: float) -> None:
+    def _set_until(self, one: _OpenEffect, at: float) -> None:
         with self._mutex:
             one.until = at
             self._bound(min(other.until for other in (one, *self._open.values())) + GRACE)
 
     def _close(self, one: _OpenEffect) -> None:
         if one.until < float("inf"):
-            self._until(one, float("inf"))
+            self._set_until(one, float("inf"))
         if one.held:
             one.held.release()
         self._open.pop(one.records.lease_name, None)

@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 RESULT = 4096  # bytes of standard output that are kept as the result
 
-_DONE_BY_PROBE, _NOT_DONE_BY_PROBE = 0, 1
-_NOT_STARTED = {
+_DONE_BY_PROBE, _NOT_DONE_BY_PROBE = 0, 1  # exit codes of a probe
+_NOT_STARTED = {  # exit code and reason, by why the warden did not start the command
     warden.LOST: (LeaseLost.exit_code, "the lease was lost"),
-    warden.TIMED_OUT: (124, "its time was over when its intent was recorded"),
+    warden.TIMED_OUT: (124, "it timed out before its intent was recorded"),
 }
 _ENDED_BY = {warden.LEFTOVERS: "", warden.SIGNALLED: "Ctrl-C or a shutdown", warden.TIMED_OUT: "it timed out"}
-_INTERRUPTED = 130  # by a person at the terminal, whose Ctrl-C the command gets
+_INTERRUPTED = 130  # exit code after Ctrl-C, which reaches the command directly on a terminal
 
 
 @value(frozen=True, kw_only=True)
@@ -51,16 +51,16 @@ class OnceRequest:
     command: list[str]
     scope: str = rules.STORE_WIDE
     probe: tuple[str, ...] = ()  # () for none
-    not_done: frozenset[int] = frozenset()
+    not_done: frozenset[int] = frozenset()  # exit codes that prove that nothing was done
     input: str = ""  # fingerprint
     timeout: float = 600.0
-    settling: float = 10.0  # after the deadline a killed client's request may still be in a server's queue
+    settling: float = 10.0  # for so long after the deadline a killed client's request may be in a server's queue
     wait: float = 0.0
 
 
 @value(frozen=True, kw_only=True)
 class EffectOutcome:
-    """`done` now, `skipped` (done before), or `failed`: proven not done. In doubt is raised."""
+    """`done` now, `skipped` (done before), or `failed`: proven not done. For one in doubt, InDoubt is raised."""
 
     status: str
     exit_code: int
@@ -70,7 +70,8 @@ class EffectOutcome:
 
 
 def once(wanted: OnceRequest, *, store: str | None = None, screen: int = 1) -> EffectOutcome:
-    """Do it unless it is done. Raises InDoubt when nobody knows whether it was done, Busy while another does it.
+    """Do the effect unless it is done. Raises InDoubt when nobody knows whether it was done, Busy while another process
+    does it.
 
     Needs its own process, as `Supervision` does.
     """
@@ -81,13 +82,13 @@ class _Once:
     def __init__(self, wanted: OnceRequest, store: str | None, screen: int) -> None:
         self.wanted, self.screen = wanted, screen  # `screen`: where the command's output is shown
         self.store = url.connect(store)
-        self.named = store  # as the user named it: Nightlatch commands in the command use the same store
+        self.named = store  # as the user named it, for Nightlatch commands that the command runs
         self.records = EffectRecords(self.store, open_for(url.resolve(store)), wanted.scope, wanted.key)
         self.started = clock.now()
-        self.doubtful: Effect | None = None  # as this call left it
-        self.ended_by_request = False  # a signal asked it to end
+        self.doubtful: Effect | None = None  # the effect, if this call left it in doubt
+        self.ended_by_request = False  # a signal asked the command to end
         self.grace = min(GRACE, wanted.timeout)
-        self.hidden = redaction.secrets(os.environ)  # applied to all that is shown or recorded
+        self.hidden = redaction.secrets(os.environ)  # redacted in all that is shown or recorded
 
     def go(self) -> EffectOutcome:
         self.command = CommandWork(self.wanted.command, captured=(1,))
@@ -97,17 +98,22 @@ class _Once:
                 return skipped
             lease = self._hold()
             self.store_env = self.supervision.store_environment(self.named)
-            return self._under(lease)
+            return self._do_under_lease(lease)
 
     # ── look ──
 
     def _look(self) -> EffectOutcome | None:
         """Look before taking the lease: most calls of a repeated batch end here."""
-        done, known = self.records.peek(self.wanted.input)
+        done, recorded = self.records.peek(self.wanted.input)
         if done:
             return _skipped(self.wanted.key, done.value, done.at)
-        if known and known.status == IN_DOUBT and not self.wanted.probe and not self.records.ledger_is_per_machine:
-            raise self._doubt(known)  # (a ledger per machine may be out of date: then the store decides)
+        if (
+            recorded
+            and recorded.status == IN_DOUBT
+            and not self.wanted.probe
+            and not self.records.ledger_is_per_machine
+        ):
+            raise self._doubt(recorded)  # (a ledger per machine may be out of date: then the store decides)
         return None
 
     def _hold(self) -> Lease:
@@ -119,18 +125,18 @@ class _Once:
         except Busy as busy:
             raise Busy(f"the effect {self.wanted.key} is being done right now: {busy}", busy.record) from None
 
-    def _under(self, lease: Lease) -> EffectOutcome:
-        known = self.records.look(lease, self.wanted.input)
-        if known and known.status == IN_DOUBT:
-            known = self._probe(lease, known)
-        if known and known.status == DONE:
-            return _skipped(self.wanted.key, known.result, known.changed, known)
+    def _do_under_lease(self, lease: Lease) -> EffectOutcome:
+        recorded = self.records.look(lease, self.wanted.input)
+        if recorded and recorded.status == IN_DOUBT:
+            recorded = self._probe(lease, recorded)
+        if recorded and recorded.status == DONE:
+            return _skipped(self.wanted.key, recorded.result, recorded.changed, recorded)
         # The command may act until its end is certain: its timeout, and then the grace before SIGKILL. Both count
         # from here, however long the store takes.
         limit = clock.now() + self.wanted.timeout
         effect = self.records.begin(
             lease,
-            known,
+            recorded,
             command=self.hidden.text(" ".join(self.wanted.command)),
             input=self.wanted.input,
             lasting=self.wanted.timeout + self.grace,
@@ -144,7 +150,7 @@ class _Once:
             return self._probe_at_once(lease, self.doubtful)
 
     def _probe_at_once(self, lease: Lease, doubtful: Effect) -> EffectOutcome:
-        """It has just ended in doubt, and there is a probe: if there is time to wait for it, decide now."""
+        """Let the probe decide an effect that has just ended in doubt, if there is time to wait for its answer."""
         self.started = clock.now()
         decided, code = self._probe(lease, doubtful), doubtful.exit_code or 1
         if decided.status == DONE:
@@ -157,52 +163,53 @@ class _Once:
 
     # ── probe ──
 
-    def _probe(self, lease: Lease, known: Effect) -> Effect:
+    def _probe(self, lease: Lease, recorded: Effect) -> Effect:
         """Decide an effect in doubt by its probe: done, or failed. Raises InDoubt if the probe does not know.
 
         A probe finds what has arrived. So its "done" counts at once, and its "not done" only when a killed client's
         request can no longer be under way.
         """
         if not self.wanted.probe:
-            raise self._doubt(known)
+            raise self._doubt(recorded)
         try:
             with Interruptible() as signals:
-                code, unknown = self._await_final_answer(lease, known, signals)
+                code, unknown = self._await_final_answer(lease, recorded, signals)
         except KeyboardInterrupt:
-            raise self._doubt(known, "asked to end while it waited for the probe") from None
+            raise self._doubt(recorded, "asked to end while it waited for the probe") from None
         if unknown:
-            raise self._doubt(known, unknown)
+            raise self._doubt(recorded, unknown)
         lease.check()
         status = DONE if code == _DONE_BY_PROBE else FAILED
         probe = self.hidden.text(" ".join(self.wanted.probe))
-        return self.records.decide(lease, known, status, by=f"probe: {probe} exited with {code}")
+        return self.records.decide(lease, recorded, status, by=f"probe: {probe} exited with {code}")
 
-    def _await_final_answer(self, lease: Lease, known: Effect, signals: Interruptible) -> tuple[int, str]:
-        """As `_run_probe`, once its answer is final. Raises InDoubt if that takes longer than we may wait."""
+    def _await_final_answer(self, lease: Lease, recorded: Effect, signals: Interruptible) -> tuple[int, str]:
+        """Repeat `_run_probe` until its answer is final; returns that. Raises InDoubt if it takes longer than we may
+        wait."""
         pause, until = FIRST_PAUSE, self.started + self.wanted.wait
-        if known.deadline == known.changed:  # the end of its command was noticed late, mostly just now
+        if recorded.deadline == recorded.changed:  # its command's end was noticed late, usually just now
             until = max(until, clock.now() + self.wanted.settling)
         while True:
             probed_at = clock.now()
-            unsettled = known.deadline + self.wanted.settling - self.store.clock()
+            unsettled = recorded.deadline + self.wanted.settling - self.store.clock()
             code, unknown = self._run_probe(lease, signals)
             if code == _DONE_BY_PROBE or unsettled <= 0:
                 return code, unknown
             seen, left = unknown or "the probe does not see it", duration.show(max(unsettled, 1.0))
             if probed_at + unsettled > until + 0.1:
                 early = f"{seen}, but its request may be under way for another {left}"
-                raise self._doubt(known, f"{early}: run it again then, or with --wait")
+                raise self._doubt(recorded, f"{early}: run it again then, or with --wait")
             if pause == FIRST_PAUSE:
                 print(
-                    f"nightlatch: the effect {known.key} is in doubt: {known.reason}; {seen}, but its request may be "
-                    f"under way for another {left}. Waiting; Ctrl-C leaves it in doubt",
+                    f"nightlatch: the effect {recorded.key} is in doubt: {recorded.reason}; {seen}, but its request "
+                    f"may be under way for another {left}. Waiting; Ctrl-C leaves it in doubt",
                     file=sys.stderr,
                 )
             rest(min(pause, unsettled))
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _run_probe(self, lease: Lease, signals: Interruptible) -> tuple[int, str]:
-        """The probe's exit code, and why it decides nothing; "" if it does."""
+        """Run the probe; returns its exit code, and why that decides nothing ("" if it decides)."""
         lease.check()
         env = self.supervision.environment() | self._environment()
         signals.postpone()
@@ -230,7 +237,8 @@ class _Once:
     # ── act ──
 
     def _environment(self) -> dict[str, str]:
-        """The idempotency key depends only on scope and key: a server gets the same one at every try."""
+        """Variables for the command and the probe. The idempotency key depends only on scope and key, so that a server
+        gets the same one at every try."""
         key, scope = self.wanted.key, self.wanted.scope
         own = {"NIGHTLATCH_KEY": key, "NIGHTLATCH_IDEMPOTENCY_KEY": rules.idempotency_key(key, scope)}
         return self.store_env | own
@@ -240,20 +248,20 @@ class _Once:
         self.supervision.start(self.supervision.environment() | self._environment(), grace=self.grace, limit=limit)
         last: Report | None = None
         kept, screen, output = b"", self.screen, redaction.Redacted(self.hidden)
-        printing = self.command.streams[1]
-        reading = {*self.command.descriptors, printing}
+        stdout = self.command.streams[1]
+        reading = {*self.command.descriptors, stdout}
         while reading:
             poll = select.poll()
             for fd in reading:
                 poll.register(fd, select.POLLIN)
             ready = {fd for fd, _ in poll.poll(clock.SLICE * 1000)}
-            if printing in ready:
-                data = os.read(printing, 1 << 16)
+            if stdout in ready:
+                data = os.read(stdout, 1 << 16)
                 shown = output.feed(data)
                 kept = (kept + shown)[:RESULT]
                 screen = _show(screen, shown)
                 if not data:
-                    reading.discard(printing)
+                    reading.discard(stdout)
             report = None if last else self.command.report()
             if report and not isinstance(report, Started):
                 last = report
@@ -310,7 +318,7 @@ def _skipped(key: str, result: str, at: float, effect: Effect | None = None) -> 
 
 
 def _show(screen: int, data: bytes) -> int:
-    """Show output; returns the descriptor for the next part. A closed screen does not end the command."""
+    """Show output; returns where to show the next part: if the screen is closed, nowhere, and the command goes on."""
     view = memoryview(data)
     try:
         while view:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Interruptible:
     """Inside the block, the first signal that asks us to end raises KeyboardInterrupt.
 
-    Between `postpone` and `resume` it is only remembered: a process being started must become known first.
+    Between `postpone` and `resume` the signal is only remembered: a probe that is being started could not be ended yet.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Interruptible:
             raise KeyboardInterrupt
 
     def __enter__(self) -> Interruptible:
-        handled = (signum for signum in ENDING if signal.getsignal(signum) != signal.SIG_IGN)  # as under nohup
+        handled = (signum for signum in ENDING if signal.getsignal(signum) != signal.SIG_IGN)  # such as under nohup
         self._before: dict[int, Any] = {signum: signal.signal(signum, self._interrupt) for signum in handled}
         return self
 
@@ -49,7 +49,7 @@ class Interruptible:
 
 
 def rest(seconds: float) -> None:
-    """Pause, and report to a run around us that this is not a stall."""
+    """Pause. If this is inside a run, report to it that this is not a stall."""
     until = clock.now() + seconds
     while (left := until - clock.now()) > 0:
         if "NIGHTLATCH_SOCKET" in os.environ:

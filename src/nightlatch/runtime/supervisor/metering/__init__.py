@@ -28,17 +28,18 @@ def open_gateway(
     listener: Listener,
     folder: str,
 ) -> GatewayProcess:
-    """Start the gateway for one attempt. `environment`: as the command would have it without. `folder`: the run's."""
+    """Open the gateway for one attempt. `environment`: the command's, before the gateway is put into it. `folder`: the
+    run's."""
     from .accounts import Accounts
     from .gateway_process import GatewayProcess
 
     accounts = Accounts(spending, listener.item_caps, lease, ledger, writer, used=listener.metered, folder=folder)
     listener.is_metered, listener.on_spent = lambda: accounts.is_metering, accounts.spent
     found = place.settings(job.file, "prices", "gateway")
-    stated = found.get("gateway", {})
+    gateway = found.get("gateway", {})
     settings = {
         "prices": found.get("prices", {}),
-        "ceiling": stated.get("ceiling"),
-        "allow": {path: round(usd * DOLLAR) for path, usd in stated.get("allow", {}).items()},
+        "ceiling": gateway.get("ceiling"),
+        "allow": {path: round(usd * DOLLAR) for path, usd in gateway.get("allow", {}).items()},
     }
     return GatewayProcess(accounts, environment, lease=lease, folder=folder, settings=settings)

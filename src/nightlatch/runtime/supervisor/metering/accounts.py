@@ -1,10 +1,10 @@
 """The accounts of one attempt: a call is held before it is forwarded, and settled after.
 
 Used (reported), held (in flight) and doubt (nobody saw the whole reply) together never pass a cap. The supervisor
-keeps them, not the gateway: one that is killed loses nothing, and what it had in flight is in doubt.
+keeps the accounts, not the gateway: if a gateway is killed nothing is lost, and its calls in flight are in doubt.
 
-Where only the run's own caps count, nothing else uses them up, and the gateway gets to know how much room they leave: a
-call that fits into it need not wait for an answer (`room`).
+Where only the run's own caps count, nothing else uses them up. The gateway then learns how much room they leave
+(`room`), and a call that fits into it need not wait for an answer.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from ..run.spending import Spending
     from .caps import Shared
 
-_AGAIN = 0.25  # seconds until a call that waits for other runs is looked at again
+_AGAIN = 0.25  # seconds until waiting calls are looked at again
 
 
 class Accounts:
-    """For one thread. `take` handles a message of the gateway; `answers` collects what to send back."""
+    """Used by one thread. `take` handles a message of the gateway; `answers` collects what to send back."""
 
     def __init__(
         self,
@@ -53,14 +53,14 @@ class Accounts:
         self._spending, self._lease = spending, lease
         self._ledger, self._writer, self._run = ledger, writer, writer.run
         before = spending.before
-        taken = {unit: parts(unit, before(unit, "run")) for unit in METERED}  # by the run, all attempts
+        taken = {unit: parts(unit, before(unit, "run")) for unit in METERED}  # by earlier attempts of the run
         taken["usd"] += parts("doubt", before("doubt", "run"))
         self._book = Book(writer, ledger.holds, taken, used)
         self._caps = Caps(spending, item_caps, self._book, self._run.job)
         self._folder = folder
-        self.slots = call_slots.path_of(folder, self._run.attempt)  # of calls that the gateway granted by itself
+        self.slots = call_slots.path_of(folder, self._run.attempt)  # file of calls that the gateway grants by itself
         self._waiting: deque[dict[str, Any]] = deque()
-        self._look_at = float("inf")
+        self._serve_at = float("inf")  # when to look at the waiting calls again
         self.answers: list[dict[str, Any]] = []
         self.last = 0  # number of the last call
         self.called = False  # the gateway has answered a client
@@ -69,15 +69,16 @@ class Accounts:
         self.defied = 0  # refused calls that began after the first refusal
         self.refused_at = 0.0
         self.refused = ""  # why the first call was refused, for people
-        self.unpriced = ""  # why a call was refused for another reason than a cap
+        self.unpriced = ""  # why the first call was refused for another reason than a cap
         self.is_capped = bool(self._caps.of_job or self._caps.of_items or self._caps.of_everything)
-        self._seen = self._caps.of_job
+        self._caps_seen = self._caps.of_job
         self._room_is_stale = False
         self._recover()
 
     @property
     def is_metering(self) -> bool:
-        """Has a call of this attempt been charged, or may it be? Its client may report it before it has settled."""
+        """Has a call of this attempt been charged, or may one be? Calls in flight count: a client may report its usage
+        before the call is settled."""
         return bool(self._book.settled or self._book.flying)
 
     def _recover(self) -> None:
@@ -116,7 +117,7 @@ class Accounts:
         self._room_is_stale = True
 
     def _do_drop(self, message: dict[str, Any]) -> None:
-        """The client of a call that waits has left."""
+        """The client of a waiting call has disconnected."""
         self._waiting = deque(one for one in self._waiting if one["id"] != message["id"])
         self._do_free(message)
 
@@ -151,23 +152,23 @@ class Accounts:
 
     def serve(self) -> None:
         """Answer the calls that wait, in turn: one that does not fit yet keeps the later ones waiting too."""
-        if self._caps.of_job != self._seen:  # a person has changed them
-            self._seen, self.refused, self.refusals, self.defied = self._caps.of_job, "", 0, 0
+        if self._caps.of_job != self._caps_seen:  # a person has changed the caps
+            self._caps_seen, self.refused, self.refusals, self.defied = self._caps.of_job, "", 0, 0
             self._room_is_stale = True
         while self._waiting:
             if not self._lease.is_sure:  # calls are frozen, as the command is, until a renewal is confirmed
-                self._look_at = clock.now() + _AGAIN / 5
+                self._serve_at = clock.now() + _AGAIN / 5
                 return
             message = self._waiting[0]
             try:
                 answer = self._decide(message)
                 if self._book.waits_for_commit and (answer is None or "output" not in answer):
-                    self._book.write()  # what was held for calls that are settled is free then
+                    self._book.write()  # frees what is held for settled calls
                     answer = self._decide(message)
             except StoreUnreachable:
                 answer = None
             if answer is None:
-                self._look_at = clock.now() + _AGAIN  # other runs settle too, and people set budgets
+                self._serve_at = clock.now() + _AGAIN  # other runs may settle calls, and people raise budgets
                 return
             if "refused" in answer and not message.get("again"):
                 self._refuse(f"the budget {answer['cap']} is spent: {answer['refused']}", message["at"])
@@ -178,7 +179,7 @@ class Accounts:
     @property
     def room_is_stale(self) -> bool:
         """Does the gateway have outdated figures? Something else than its own calls has changed them."""
-        if self._caps.of_job != self._seen:
+        if self._caps.of_job != self._caps_seen:
             self.serve()
         return self._room_is_stale
 
@@ -201,10 +202,10 @@ class Accounts:
         }
 
     def _decide(self, message: dict[str, Any]) -> dict[str, Any] | None:
-        """What to answer to a call; None: it waits."""
+        """The answer to a call; None: the call waits."""
         call: Call = message["call"]
         item = message.get("item", "")
-        undecided: dict[str, Any] = {}
+        not_held: dict[str, Any] = {}
 
         def decide(taken: dict[Shared, int]) -> Hold | None:
             left, binding = self._caps.left(item, taken)
@@ -212,11 +213,11 @@ class Accounts:
             ample = min(call.wanted, max(AMPLE, call.lowest))
             short = output is None or output < ample
             if short and self._book.flying and self._caps.fits_later(call, left):
-                undecided["answer"] = None
+                not_held["answer"] = None
             elif (output is None or is_lowered(call, output)) and not call.counted:
-                undecided["answer"] = {"count": True}
+                not_held["answer"] = {"count": True}
             elif output is None:
-                undecided["answer"] = {"refused": explained(call, left), "cap": str(binding)}
+                not_held["answer"] = {"refused": explained(call, left), "cap": str(binding)}
             else:
                 return self._hold_for(call, output, message)
             return None
@@ -229,9 +230,9 @@ class Accounts:
             if hold:
                 self._ledger.holds.put(hold)
         if hold is None:
-            answer: dict[str, Any] | None = undecided["answer"]
+            answer: dict[str, Any] | None = not_held["answer"]
             return answer
-        if not self._lease.is_sure:  # put too late for a successor to have seen it
+        if not self._lease.is_sure:  # a successor may have looked before the hold was put
             self._ledger.holds.forget([hold])
             return None
         if self._spending.days:
@@ -265,19 +266,20 @@ class Accounts:
     # ── time ──
 
     def tick(self, now: float) -> float:
-        """Write what has gathered, look again at what waits; returns when to call this again."""
+        """Write the usage that has gathered, look at waiting calls again; returns when to call this again."""
         again = self._book.tick(now)
-        if now >= self._look_at:
-            self._look_at = float("inf")
+        if now >= self._serve_at:
+            self._serve_at = float("inf")
             self.serve()
-        return min(again, self._look_at)
+        return min(again, self._serve_at)
 
     def write(self) -> None:
         """Write all usage now: what was held for it is free when this returns."""
         self._book.write()
 
     def abandon(self) -> None:
-        """The gateway is gone: what it had in flight may have been charged until now; calls that wait come again."""
+        """The gateway is gone: its calls in flight may have been charged until now, so they are in doubt. Waiting calls
+        are dropped: their clients call again."""
         for call in call_slots.read(self.slots):
             if call["id"] > self.last:  # the gateway granted it, and was killed before it could report that
                 self.take(call)

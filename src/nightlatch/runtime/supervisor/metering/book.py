@@ -1,7 +1,7 @@
-"""The book of one attempt: what is in flight, what was used, and what of it the ledger has.
+"""The book of one attempt: calls in flight, what was used, and how much of that the ledger has.
 
-What has landed is counted at once and written soon, many calls in one commit. What was held for it is free only when
-that commit is done.
+A call that has landed is counted at once and written soon, many calls in one commit. What was held for it is free only
+when that commit is done.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ if TYPE_CHECKING:
     from ....ledger.writer import Verb, Writer
 
 _TOGETHER = 0.2  # seconds in which usage gathers for one commit
-_APART = 50  # calls in one commit; beyond that their rows are written together
+_SEPARATE = 50  # calls in one commit that get rows of their own; if there are more, their rows are summed up
 _NAMED = 2000  # calls that one entry of the journal names, at most
 _COUNTED = (*METERED, "doubt")
-_ABOUT = ("model", "kind", "source", "item", "agent")
-_BUSY = 0.01  # seconds between two looks whether a commit is done
-_AWAY = 1.0  # seconds until a ledger that does not answer is tried again
+_ABOUT = ("model", "kind", "source", "item", "agent")  # what a row of usage is about
+_BUSY = 0.01  # seconds between two checks whether a commit is done
+_RETRY = 1.0  # seconds until a ledger that does not answer is tried again
 
 
 class InFlight:
+    """A call in flight, and what is held for it."""
+
     def __init__(self, hold: Hold, *, began: float, fee: int) -> None:
         self.hold, self.began, self.fee = hold, began, fee
 
@@ -41,7 +43,7 @@ class InFlight:
 
 
 class Book:
-    """What is held and used. For one thread."""
+    """What is held and used. Used by one thread."""
 
     def __init__(
         self, writer: Writer, holds: Holds, taken: dict[str, int], report: Callable[[dict[str, float], str], None]
@@ -51,14 +53,15 @@ class Book:
         self._before: dict[str, int] = dict(taken)
         self._by_item: dict[str, dict[str, int]] = {}
         self.flying: dict[int, InFlight] = {}
-        self._landed: list[InFlight] = []  # settled, and not written yet: what was held for them is not free before
+        self._landed: list[InFlight] = []  # not written yet, so what is held for them is not free
         self._held = dict.fromkeys(METERED, 0)  # for calls in flight and landed ones
-        self._unrecorded: dict[int, InFlight] = {}  # calls that the ledger does not know at all
+        self._unrecorded: dict[int, InFlight] = {}  # calls, by number, that the ledger does not know at all
         self._last = 0  # number of the last call
         self._ended: list[tuple[Hold, list[dict[str, Any]]]] = []  # calls and what they used: not written yet
-        self._unwritten: list[Verb] = []  # could not be written
+        self._unwritten: list[Verb] = []  # of a commit that failed, to be tried again
         self._write_at = float("inf")
         self._written = allocate_lock()  # held while a commit is under way
+        # What the commit under way writes: verbs, landed calls, numbers of unrecorded calls.
         self._writing: tuple[list[Verb], list[InFlight], list[int]] | None = None
         self._failed: BaseException | None = None
         self.settled = 0  # calls that were charged, or may have been
@@ -96,7 +99,7 @@ class Book:
     # ── a call ──
 
     def hold(self, flying: InFlight, *, recorded: bool) -> None:
-        """`recorded`: the ledger holds it already."""
+        """Count a call as in flight. `recorded`: its hold is in the ledger already."""
         number = self._last = flying.hold.call
         self.flying[number] = flying
         for unit in METERED:
@@ -106,24 +109,25 @@ class Book:
         self._write_at = min(self._write_at, clock.now() + _TOGETHER)
 
     def land(self, number: int) -> InFlight | None:
+        """A call has ended; returns it, or None if it was not in flight."""
         flying = self.flying.pop(number, None)
         if flying:
             self._landed.append(flying)
         return flying
 
     def doubt(self, flying: InFlight, known: int | None) -> None:
-        """Nobody saw its end. `known`: billionths that its input costs."""
+        """Nobody saw the call's end. `known`: what its input costs, in billionths of a dollar."""
         known = None if known is None else known + flying.fee
         self.doubt_of(flying.hold, seconds=clock.now() - flying.began, known=known)
 
     def doubt_of(self, hold: Hold, *, seconds: float, known: int | None = None) -> None:
         usd = in_doubt(fixed=hold.fixed, output_rate=hold.output_rate, output=hold.output, most=hold.usd,
                        seconds=seconds, known=known)  # fmt: skip
-        # A cap in tokens counts what may have been used.
+        # There is no doubt in tokens: all that may have been used counts as used.
         self.settle(hold, [{"kind": "doubt", "tokens": hold.tokens, "doubt": usd, "calls": 1}])
 
     def settle(self, hold: Hold, rows: list[dict[str, Any]]) -> None:
-        """Count it now, write it soon. Without rows it has used nothing."""
+        """Count a call's usage now, write it soon. Without rows the call has used nothing."""
         if rows:
             total = _sum(rows)
             self._count(total, hold.item)
@@ -133,7 +137,7 @@ class Book:
         self._write_at = min(self._write_at, clock.now() + _TOGETHER)
 
     def count(self, amounts: dict[str, float], item: str) -> None:
-        """Count usage that did not come through the gateway, and that others record."""
+        """Count usage that did not come through the gateway, and is recorded elsewhere."""
         self._count({unit: round(amounts.get(unit, 0.0) * UNITS[unit].scale) for unit in _COUNTED}, item)
 
     def _count(self, counts: dict[str, int], item: str) -> None:
@@ -143,21 +147,21 @@ class Book:
             taken["usd"] += counts["doubt"]
 
     def _verbs(self) -> list[Verb]:
-        """What has gathered: a row for each kind of token of each call. Of many calls at once, a row for each model,
-        kind, item and subagent: a burst must not keep the ledger busy."""
+        """What has gathered, as verbs: a row for each kind of token of each call. Many calls at once are summed up by
+        model, kind, item and subagent: a burst must not keep the ledger busy."""
         ended, self._ended = self._ended, []
-        if len(ended) > _APART:
+        if len(ended) > _SEPARATE:
             return self._verbs_of_many(ended)
         verbs = []
         for hold, rows in ended:
-            name: dict[str, object] = {"ended": f"{hold.attempt}.{hold.call}"}  # once
+            name: dict[str, object] = {"ended": f"{hold.attempt}.{hold.call}"}  # in the call's first row only
             records = [(SETTLED, [(hold.run, hold.attempt, hold.call)])]
             of_call = {"call": hold.call, "began": round(hold.at, 3)}
             some = [
                 self._writer.used(
-                    _amounts(_sum([row])), _named(_texts(hold, row)), **of_call, **({} if place else name)
+                    _amounts(_sum([row])), _named(_texts(hold, row)), **of_call, **({} if index else name)
                 )
-                for place, row in enumerate(rows)
+                for index, row in enumerate(rows)
             ]
             verbs += some or [self._writer.used({}, {"source": "gateway"}, **name)]
             verbs[-max(len(some), 1)].records = records
@@ -187,14 +191,14 @@ class Book:
         return max(self._write_at, now + _BUSY) if self._written.locked() else self._write_at
 
     def _begin_write(self) -> None:
-        """All that was settled, in one commit, beside the loop: a flush to the disk must not keep calls waiting. Calls
-        that the ledger does not know, and that are still in flight, are held there from then on."""
+        """Start a commit of all that was settled, in another thread: a flush to the disk must not keep calls waiting.
+        Calls in flight that the ledger does not know yet are put there too."""
         self._write_at = float("inf")
-        verbs, landed, late = self._unwritten + self._verbs(), self._landed, list(self._unrecorded)
-        if verbs or late:
-            held = [flying.hold for number in late if (flying := self.flying.get(number))]
+        verbs, landed, unrecorded = self._unwritten + self._verbs(), self._landed, list(self._unrecorded)
+        if verbs or unrecorded:
+            held = [flying.hold for number in unrecorded if (flying := self.flying.get(number))]
             self._unwritten, self._landed = [], []
-            self._writing = verbs, landed, late
+            self._writing = verbs, landed, unrecorded
             self._written.acquire()
             start_new_thread(self._commit, (verbs, held))
 
@@ -214,16 +218,16 @@ class Book:
         """Take note of a finished commit; what it could not write is tried again."""
         if self._writing is None or self._written.locked():
             return
-        (verbs, landed, late), self._writing, failed = self._writing, None, self._failed
+        (verbs, landed, unrecorded), self._writing, failed = self._writing, None, self._failed
         if failed is None:
             for one in landed:
                 for unit in METERED:
                     self._held[unit] -= one.amount(unit)
-            for number in late:
+            for number in unrecorded:
                 del self._unrecorded[number]
             return
         self._unwritten, self._landed = verbs + self._unwritten, landed + self._landed
-        self._write_at = clock.now() + _AWAY
+        self._write_at = clock.now() + _RETRY
         if not isinstance(failed, StoreUnreachable):
             raise failed
 

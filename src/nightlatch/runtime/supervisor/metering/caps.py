@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Caps:
-    """Those in a unit that the gateway counts. Amounts are whole parts of a unit."""
+    """The caps in units that the gateway counts. Amounts are integers, in the smallest parts of their unit."""
 
     def __init__(self, spending: Spending, of_items: Iterable[Cap], book: Book, job: str) -> None:
         self._spending, self._book, self._job = spending, book, job
@@ -28,18 +28,18 @@ class Caps:
 
     @property
     def of_job(self) -> list[Cap]:
-        """For the run, and for its job's day and month. A person may change them."""
+        """The caps of the run, and of its job's day and month. A person may change them."""
         return [cap for cap in self._spending.caps if cap.unit in METERED]
 
     @property
     def shared(self) -> list[Shared]:
-        """Those against which other runs count too."""
+        """The caps against which other runs count too."""
         mine = [(self._job, cap.period, cap.unit) for cap in self.of_job if cap.period != "run"]
         return mine + [(EVERYTHING, cap.period, cap.unit) for cap in self.of_everything]
 
     def left(self, item: str, taken: dict[Shared, int]) -> tuple[dict[str, int], Cap | None]:
-        """What is left of each unit under all of them; and the cap that leaves the least of its amount. `taken`: of the
-        shared ones."""
+        """What all caps together leave of each unit; and the cap of which the smallest part is left. `taken`: what is
+        taken of the shared caps."""
         left: dict[str, int] = {}
         binding: tuple[float, Cap] | None = None
         for cap, used in self._used(item, taken):
@@ -64,7 +64,7 @@ class Caps:
             yield cap, self._book.taken_by(item, cap.unit)
 
     def fits_later(self, call: Call, left: dict[str, int]) -> bool:
-        """Would it fit if the calls in flight here turned out to cost nothing?"""
+        """Would the call fit if this run's calls in flight turned out to cost nothing?"""
         flying = self._book.flying.values()
         later = {unit: rest + sum(one.amount(unit) for one in flying) for unit, rest in left.items()}
         return fit(call, later) is not None

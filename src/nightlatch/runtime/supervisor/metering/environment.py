@@ -1,5 +1,5 @@
-"""What the command gets instead of the vendors: the gateway's addresses, keys of this run in place of its keys, and
-wrappers for programs that would not find the gateway by themselves."""
+"""What the command gets instead of the vendors: the gateway's addresses, keys of this run in place of the user's keys,
+and wrappers for programs that would not find the gateway by themselves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ....core.budget import Cap
 
-# The variables of each vendor: base URL, where it is without one, and the variables that hold a key for it.
+# For each vendor: the variable of its base URL, the base URL without that variable, and the variables of its keys.
 VENDORS = {
     "anthropic": ("ANTHROPIC_BASE_URL", "https://api.anthropic.com", ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")),
     "openai": ("OPENAI_BASE_URL", "https://api.openai.com/v1", ("OPENAI_API_KEY", "CODEX_API_KEY")),
@@ -29,16 +29,16 @@ VENDORS = {
         ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
     ),
 }
-CHATGPT = "https://chatgpt.com/backend-api/codex"  # where codex is with a login in place of a key
+CHATGPT = "https://chatgpt.com/backend-api/codex"  # where codex sends its calls if it has a login, not a key
 _LOOPBACK = "127.0.0.1"
 _PROXIES = ("http", "https", "all", "no")
-_ELSEWHERE = {  # what sends calls past any gateway
+_BYPASSES = {  # variables that send calls past any gateway, and where to
     "CLAUDE_CODE_USE_BEDROCK": "Bedrock",
     "CLAUDE_CODE_USE_VERTEX": "Vertex AI",
     "CLAUDE_CODE_USE_FOUNDRY": "Azure",
     "GOOGLE_GENAI_USE_VERTEXAI": "Vertex AI",
 }
-_NO = ("", "0", "false", "no", "off")
+_OFF = ("", "0", "false", "no", "off")
 
 
 @value(frozen=True, kw_only=True)
@@ -46,13 +46,14 @@ class Masked:
     """The environment for the command, and what only the gateway knows."""
 
     environment: dict[str, str]
-    bases: dict[str, str]  # where each vendor is
+    bases: dict[str, str]  # each vendor's base URL
     keys: dict[str, str]  # what the command has in place of a key → the key
     proxies: dict[str, str]
 
 
 def mask(given: Mapping[str, str], port: int, key: str, folder: str) -> Masked:
-    """`key`: the run's, random; it is part of the addresses. `folder`: the run's, for the programs."""
+    """Point `given` at the gateway. `key`: random, the run's; it is part of the addresses. `folder`: the run's, for the
+    wrappers."""
     environment = dict(given)
     address = f"http://{_LOOPBACK}:{port}/{key}"
     bases: dict[str, str] = {}
@@ -64,8 +65,8 @@ def mask(given: Mapping[str, str], port: int, key: str, folder: str) -> Masked:
         environment[base] = f"{address}/{vendor}"
         for name in names:
             if given.get(name):  # only where the user has one: otherwise it would replace the client's own login
-                instead = f"{key}-{len(keys)}"
-                keys[instead], environment[name] = given[name], instead
+                stand_in = f"{key}-{len(keys)}"
+                keys[stand_in], environment[name] = given[name], stand_in
     bases["chatgpt"] = given.get("OPENAI_BASE_URL") or CHATGPT
     proxies = {}
     for kind in _PROXIES:
@@ -85,7 +86,7 @@ def mask(given: Mapping[str, str], port: int, key: str, folder: str) -> Masked:
 
 
 def _programs(folder: str) -> str:
-    """A private folder with a script for each."""
+    """Write a wrapper for each program; returns their private folder."""
     place = private_folder(os.path.join(folder, "programs"))
     for name in PROGRAMS:
         path = os.path.join(place, name)
@@ -97,12 +98,12 @@ def _programs(folder: str) -> str:
 
 
 def check(caps: Iterable[Cap], given: Mapping[str, str], command: list[str]) -> None:
-    """Raise `UsageError` if the command's calls are known to go past the gateway, and a cap counts on it."""
+    """Raise `UsageError` if the command's calls are known to go past the gateway, and a cap needs it."""
     if not any(cap.unit in METERED and cap.unit != "calls" for cap in caps):
         return
     variables = {**_claude_settings(given), **given}
     name, where = next(
-        ((name, where) for name, where in _ELSEWHERE.items() if variables.get(name, "").lower() not in _NO), ("", "")
+        ((name, where) for name, where in _BYPASSES.items() if variables.get(name, "").lower() not in _OFF), ("", "")
     )
     if where:
         raise UsageError(
@@ -117,7 +118,7 @@ def check(caps: Iterable[Cap], given: Mapping[str, str], command: list[str]) -> 
 
 
 def _claude_settings(given: Mapping[str, str]) -> dict[str, Any]:
-    """The `env` of claude's own settings, which beats the environment."""
+    """The `env` of claude's own settings.json, which claude prefers to the environment."""
     import json
 
     home = given.get("CLAUDE_CONFIG_DIR") or os.path.join(given.get("HOME", ""), ".claude")

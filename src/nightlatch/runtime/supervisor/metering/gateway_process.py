@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from .accounts import Accounts
 
 _MODULE = "nightlatch.gateway"
-_LISTENING, _PIPE = 3, 4  # its descriptors
-_SPARE = 10  # below are descriptors that it is started with
+_LISTENING, _PIPE = 3, 4  # the gateway's descriptors
+_SPARE = 10  # our copies get numbers from here on, so that they do not collide with the gateway's
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONPATH", "VIRTUAL_ENV")
-_QUICK, _TIMES = 2.0, 5  # a gateway that dies so soon, so often, is given up
-_MORE, _MOMENT = 20, 60.0  # refusals, and seconds, that a command has to end by itself after the first
+_QUICK, _TIMES = 2.0, 5  # a gateway that ends so often, after fewer seconds than this on average, is given up
+_MORE, _MOMENT = 20, 60.0  # so many refusals, or seconds, after its first refusal a command is ended
 _READ = 1 << 16
-_AFTER = 0.05  # seconds that the command has the machine for itself, unless it calls before that
-_LAST_WORDS = 5.0  # seconds for its last settlements
+_AFTER = 0.05  # seconds until the gateway starts, unless a call comes earlier: the command's own start goes first
+_LAST_WORDS = 5.0  # seconds for the gateway's last settlements
 
 
 class GatewayProcess:
-    """Opened before the command starts; its process is started after that. `serve` when a descriptor is ready; `close`
-    when the command has ended."""
+    """The socket is opened before the command starts; the process is started after that. Call `serve` when a descriptor
+    is ready, `close` when the command has ended."""
 
     def __init__(
         self, accounts: Accounts, given: Mapping[str, str], *, lease: Lease, folder: str, settings: Mapping[str, Any]
@@ -58,7 +58,7 @@ class GatewayProcess:
         }
         self._pid, self._pipe = 0, -1
         self._unread, self._unsent, self._closed = b"", b"", False
-        self._has_room = False  # it may grant calls by itself
+        self._has_room = False  # the gateway may grant calls by itself
         self._started: list[float] = []
         self._start_at = clock.now() + _AFTER
 
@@ -72,7 +72,7 @@ class GatewayProcess:
             self._pid = os.posix_spawn(
                 sys.executable,
                 [sys.executable, "-P", "-m", _MODULE],
-                {**kept, "NIGHTLATCH_GRANT": self._lease.grant},  # by which it is found if we are killed
+                {**kept, "NIGHTLATCH_GRANT": self._lease.grant},  # a successor finds it by that if we are killed
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, listening, _LISTENING),
                     (os.POSIX_SPAWN_DUP2, pipe, _PIPE),
@@ -102,11 +102,11 @@ class GatewayProcess:
         return (self._pipe,) if self._unsent else ()
 
     def serve(self) -> None:
-        """Read its messages, answer them, and start it again if it has died."""
+        """Read the gateway's messages, answer them, and start it again if it has died."""
         if not self._started:
             self._start()
         if not self._receive():
-            self._revive()
+            self._restart()
         self._answer()
 
     def _answer(self) -> None:
@@ -115,7 +115,7 @@ class GatewayProcess:
             room = self._accounts.room()
             if room["room"] is not None or self._has_room:
                 self._has_room = room["room"] is not None
-                # First: between an answer and the room without that call, the gateway would grant what is taken.
+                # First: the old room does not count the calls in these answers, so the gateway would grant it twice.
                 answers.insert(0, room)
             self._unsent += b"".join(json.dumps(one).encode() + b"\n" for one in answers)
             self._send()
@@ -129,7 +129,7 @@ class GatewayProcess:
         return again if self._started else min(again, self._start_at)
 
     def _receive(self) -> bool:
-        """False at its end."""
+        """Take the messages that have arrived; False if the gateway has ended."""
         alive = True
         while True:
             try:
@@ -156,17 +156,17 @@ class GatewayProcess:
             except BlockingIOError:
                 return
             except (BrokenPipeError, ConnectionResetError):
-                self._unsent = b""  # its end is read next
+                self._unsent = b""  # the gateway has ended; `_receive` finds that next
 
-    def _revive(self) -> None:
-        self._bury()
+    def _restart(self) -> None:
+        self._reap()
         self._accounts.abandon()
         self._accounts.answers.clear()
         if len(self._started) == _TIMES and clock.now() - self._started[0] < _QUICK * _TIMES:
             raise Error("the gateway keeps ending: see its output, and report it")
         self._start()
 
-    def _bury(self) -> None:
+    def _reap(self) -> None:
         os.close(self._pipe)
         self._pipe = -1
         try:
@@ -183,7 +183,7 @@ class GatewayProcess:
         return statuses.OVER_BUDGET, accounts.refused, grace
 
     def write(self) -> None:
-        """The last settlements; the ledger has every call when this returns."""
+        """Write the last settlements: the ledger has every call when this returns."""
         self._accounts.write()
         call_slots.remove(self._accounts.slots)
 
@@ -201,11 +201,11 @@ class GatewayProcess:
             reported.unmetered = "no call to a model was metered: its budget was not counted"
 
     def cut(self) -> None:
-        """The lease is lost: streams end at once."""
+        """End the gateway, and with it all streams, at once; as when the lease is lost."""
         self._closed = True
         if self._pipe >= 0:
             self._receive()
-            self._bury()
+            self._reap()
             self._accounts.abandon()
 
     def close(self) -> None:
@@ -220,7 +220,7 @@ class GatewayProcess:
         deadline = clock.now() + _LAST_WORDS
         poll = select.poll()
         poll.register(self._pipe, select.POLLIN)
-        # If nobody has called, it sends nothing more: there is no need to wait for one that has just been started.
+        # If no client has called, the gateway has nothing to send: do not wait for one that has only just started.
         while self._accounts.called and (left := deadline - clock.now()) > 0:
             poll.poll(left * 1000 + 1)
             if not self._receive():

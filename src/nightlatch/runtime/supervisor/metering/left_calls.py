@@ -1,7 +1,8 @@
 """Calls that earlier attempts of a run left in flight: nobody saw their end, so they are in doubt.
 
 A gateway may outlive its supervisor, stopped in the middle of a call, and what the vendor charges for that grows with
-time. So it is ended first; where that cannot be proven, as on another machine, a call counts with all that was held.
+time. So the gateway is ended first; where its end cannot be proven, as on another machine, a call counts with all that
+was held for it.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class LeftCalls:
-    """Found when it is made; `forget` when they are in the ledger."""
+    """Finds the calls when it is made. Call `forget` when they are in the ledger."""
 
     def __init__(self, ledger: Ledger, run: RunRow, folder: str, now: float) -> None:
         """`folder`: the run's. `now`: by the ledger's clock."""
         self._files = {attempt: call_slots.path_of(folder, attempt) for attempt in call_slots.attempts(folder)}
-        later = {attempt: call_slots.end_gateway(path) for attempt, path in self._files.items()}
+        set_back = {attempt: call_slots.end_gateway(path) for attempt, path in self._files.items()}
         holds = [hold for hold in ledger.holds.of_run(run) if hold.call < FIRST_LAUNCH]
         granted = [
             self_granted(call, run, attempt) for attempt, path in self._files.items() for call in call_slots.read(path)
@@ -35,7 +36,8 @@ class LeftCalls:
                 hold for hold in granted
                 if (hold.attempt, hold.call) not in known and f"{hold.attempt}.{hold.call}" not in ended
             ]  # fmt: skip
-        self.calls = [(hold, now - hold.at + later.get(hold.attempt, float("inf"))) for hold in holds]  # and its age
+        # Each with its age, at most: the wall clock may have been set back.
+        self.calls = [(hold, now - hold.at + set_back.get(hold.attempt, float("inf"))) for hold in holds]
 
     def forget(self) -> None:
         for path in self._files.values():
@@ -43,7 +45,7 @@ class LeftCalls:
 
 
 def self_granted(message: dict[str, Any], run: RunRow, attempt: int) -> Hold:
-    """What is held for a call that a gateway granted by itself, from its line."""
+    """What is held for a call that a gateway granted by itself, from its message or slot."""
     return Hold(
         run=run.id, attempt=attempt, call=message["id"], job=run.job, at=message["at"], usd=message["usd"],
         tokens=message["tokens"], calls=1, fixed=message["fixed"], output_rate=message["output_rate"],
@@ -56,4 +58,4 @@ def names_of(message: dict[str, Any]) -> dict[str, str]:
     return {name: str(message.get(name) or "")[:_LONGEST] for name in ("model", "item", "agent")}
 
 
-_LONGEST = 200  # characters
+_LONGEST = 200  # characters of a name

@@ -26,7 +26,7 @@ class Delivery:
 
     workspace: Workspace | None = None
     path = ""  # where the command runs; "" before `begin`
-    looked = False  # is it known of every earlier attempt whether it has published?
+    looked = False  # every earlier attempt was checked for what it has published
 
     def __init__(self, job: Job) -> None:
         self._job, self._source = job, None
@@ -38,7 +38,7 @@ class Delivery:
 
     @property
     def gates(self) -> list[Gate]:
-        """To be sealed with the lease: from then on no earlier attempt can publish any more."""
+        """The gates to seal with the lease: from then on no earlier attempt can publish."""
         return self._publication.gates
 
     @property
@@ -48,12 +48,13 @@ class Delivery:
 
     @property
     def may_have_pushed(self) -> bool:
-        """Is its commit on the branch, or is that not known? Then other machines must look before they do it again."""
+        """Is this attempt's commit on the branch, or is that unknown? Then other machines must check the branch before
+        they do the work again."""
         return self._publication.may_have_pushed
 
     def begin(self, lease: Lease, ledger: Ledger, writer: Writer, elsewhere: list[Begun]) -> str:
-        """Make the workspace. Returns "" if the work is to be done; otherwise how an earlier attempt's work came to be
-        published, so that there is nothing to do. `elsewhere`: attempts that other ledgers know of."""
+        """Make the workspace. Returns "" if the work has to be done, or how an earlier attempt's work was published.
+        `elsewhere`: attempts that other ledgers know of."""
         run = writer.run
         self._writer, self._publisher = writer, self._publisher_of(lease, writer)
         self.workspace = Workspace.make(lease.store.folder, f"{run.id}-{run.attempt}", self._source)
@@ -72,7 +73,7 @@ class Delivery:
         return ""
 
     def environment(self, inherited: dict[str, str]) -> dict[str, str]:
-        """The command's, in this workspace."""
+        """The command's environment in this workspace."""
         assert self.workspace
         environment = inherited | {"NIGHTLATCH_WORKSPACE": self.workspace.path}
         if self._source:
@@ -82,17 +83,18 @@ class Delivery:
         return environment
 
     def publish(self) -> None:
-        """After the command has succeeded and nothing of it runs. Raises at the first target that fails."""
+        """Publish to all targets; raises at the first that fails. Call it when the command has succeeded and all its
+        processes have ended."""
         assert self.workspace
         self._publication.publish(self.workspace, self._writer, self._publisher)
 
     def hold(self, definition: str) -> None:
-        """In place of `publish`: journal what would land, and keep the workspace until somebody has decided."""
+        """Instead of `publish`: journal what would land, and keep the workspace until a person has decided."""
         assert self.workspace
         held.plan(self._publication, self.workspace, self._writer, self._publisher, definition)
 
     def land_plan(self, lease: Lease, ledger: Ledger, writer: Writer, definition: str) -> str:
-        """Publish what was approved, from the workspace that an earlier attempt left; returns how."""
+        """Publish an approved plan from the workspace that an earlier attempt left; returns how it was published."""
         publisher = self._publisher_of(lease, writer)
         return held.land(self._publication, self._source, ledger, writer, publisher, definition)
 
@@ -108,11 +110,11 @@ class Delivery:
         return f"{reason}{self._not_in_workspace(reason)}. Its workspace: {self.workspace.path}"
 
     def _not_in_workspace(self, reason: str) -> str:
-        """What to do if the command is a script that only the folder has where the run was started."""
-        program, _, missing = reason.rpartition(": ")
-        if missing.startswith("chmod +x ") and self._source:
+        """A hint if the command is a script in the folder where the run was started, but not in the workspace."""
+        program, _, problem = reason.rpartition(": ")
+        if problem.startswith("chmod +x ") and self._source:
             return ", then commit and push it"
-        if missing != "not found" or "/" not in program or os.path.isabs(program):
+        if problem != "not found" or "/" not in program or os.path.isabs(program):
             return ""
         if not self._source:
             return f": a scratch workspace is empty, so name it by its whole path, {os.path.abspath(program)}"

@@ -1,4 +1,4 @@
-"""Settings and hooks for our own git commands in a workspace: beside it, out of reach of its command."""
+"""The guard of a workspace: settings and hooks for our own git commands, kept beside it, out of the command's reach."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     plan (after the command succeeded) → … the approval … → land (by another attempt, from the same workspace)
 
 A plan names what would land at each target, by its digest or commit, and what landed there last. The attempt that
-publishes it compares all of that first: what was looked at is what lands, or nothing.
+publishes it first checks that none of this has changed: only what the person has looked at may land.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ def plan(publication: Publication, workspace: Workspace, writer: Writer, publish
 
 
 def planned(ledger: Ledger, run: str) -> dict[str, Facts]:
-    """The newest plan of a run, by its targets."""
+    """The newest plan of a run: what it says of each target, by the target's URL."""
     entries = [entry.facts for entry in ledger.entries(run) if entry.kind == kinds.PLANNED]
     return {facts["target"]: facts for facts in entries if facts["attempt"] == entries[-1]["attempt"]}
 
 
 def release(ledger: Ledger, run: str) -> None:
-    """Nothing of its plan will land any more, or all of it has: its workspace may be cleaned up."""
+    """Unpin the workspace of a plan that has landed or never will, so that a clean-up may remove it."""
     for path in {facts["workspace"] for facts in planned(ledger, run).values()}:
         workspaces.unpin(path)
 
 
 def discard(ledger: Ledger, run: str) -> None:
-    """The plan was refused, or has expired: remove its workspace."""
+    """Remove the workspace of a plan that was refused or has expired."""
     for path in {facts["workspace"] for facts in planned(ledger, run).values()}:
         _remove(path)
 
@@ -63,21 +63,21 @@ def land(
     publisher: Publisher,
     definition: str,
 ) -> str:
-    """Publish an approved plan, or what is missing of it; returns how. `Conflict`: something has changed since the
-    plan was made, and nothing more is published."""
-    run, facts = writer.run, planned(ledger, writer.run.id)
-    path = next(iter(facts.values()))["workspace"]
+    """Publish what has not landed yet of an approved plan; returns how it was published. `Conflict`: something has
+    changed since the plan was made, and nothing more is published."""
+    run, plans = writer.run, planned(ledger, writer.run.id)
+    path = next(iter(plans.values()))["workspace"]
     again = f"Do the work again: {advice.command('retry', run.id)}. The workspace: {path}"
-    if any(one["definition"] != definition for one in facts.values()):
+    if any(facts["definition"] != definition for facts in plans.values()):
         raise Conflict(f"the job was edited after its plan was made, so the plan does not land. {again}")
-    if facts.keys() != {target.gate.url for target in publication.targets}:
+    if plans.keys() != {target.gate.url for target in publication.targets}:
         raise Conflict(f"the job publishes to other places than its plan. {again}")
     missing = _missing(publication, source, ledger, writer, publisher)
     if not missing:
         _remove(path)
         return "published by an attempt before this one"
     for target in missing:
-        if target.moved(facts[target.gate.url]):
+        if target.moved(plans[target.gate.url]):
             raise Conflict(f"{target.gate.url} was written to by another run after the plan was made. {again}")
     old = Workspace.left(path)
     if old is None:
@@ -87,10 +87,10 @@ def land(
     os.mkdir(stage, 0o700)
     try:
         for target in missing:
-            one = facts[target.gate.url]
-            same = target.restored(one, old) if isinstance(target, PushTarget) else target.staged(one, old, stage)
+            facts = plans[target.gate.url]
+            same = target.restored(facts, old) if isinstance(target, PushTarget) else target.staged(facts, old, stage)
             if not same:
-                what = one.get("from") or "its commit"
+                what = facts.get("from") or "its commit"
                 raise Conflict(f"{what} was changed in the workspace after the plan was made. {again}")
         publication.land_rest(missing, old, writer, publisher, CommandFolder(path=stage))
         workspaces.unpin(path)
@@ -104,7 +104,7 @@ def land(
 def _missing(
     publication: Publication, source: Source | None, ledger: Ledger, writer: Writer, publisher: Publisher
 ) -> list[Target]:
-    """The targets where it has not landed yet; what an earlier approved attempt has published is adopted."""
+    """The targets where the plan has not landed yet. What an earlier approved attempt has published is adopted."""
     run = writer.run
     intents, outcomes = left(ledger, run.id)
     fresh: Workspace | None = None

@@ -1,9 +1,9 @@
 """Publishing what a run made, once: intent, write through the gate, outcome; and recovery by a successor.
 
 The intents of all targets are journaled before the first write. A successor, after it has sealed the gates, checks
-each target for the intended content and adopts it; so a crash between the publish and the verdict makes no second
-article. A branch comes last: when a commit has landed, so has everything else, and where the store is the same
-repository the done key lands in the same push.
+each target for the intended content and adopts it; so after a crash between the publish and the verdict nothing is
+published twice. The branch is pushed last: when the commit has landed, so has everything else. If the store is in the
+same repository, the done key lands in the same push.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 class Publication:
-    """What is to be published where. Made before the lease is acquired: its gates are sealed with it."""
+    """What is to be published where. Made before the lease is acquired, since its gates are sealed with the lease."""
 
     def __init__(self, targets: Iterable[str], source: Source | None) -> None:
-        words = list(targets)
-        replaced = [ReplaceTarget(text) for text in words if text != "git"]
-        pushed = [PushTarget(source)] if "git" in words and source else []
+        texts = list(targets)
+        replaced = [ReplaceTarget(text) for text in texts if text != "git"]
+        pushed = [PushTarget(source)] if "git" in texts and source else []
         self.targets: list[Target] = [*replaced, *pushed]
         urls = [target.gate.url for target in self.targets]
         if len(set(urls)) < len(urls):
@@ -56,7 +56,7 @@ class Publication:
         return [target.gate for target in self.targets]
 
     def publish(self, workspace: Workspace, writer: Writer, publisher: Publisher) -> None:
-        """Make everything land. Raises at the first that does not; what landed before it stays."""
+        """Make everything land. Raises at the first target that fails; what landed before stays."""
         self.land_rest(self.targets, workspace, writer, publisher)
 
     def land_rest(
@@ -67,7 +67,7 @@ class Publication:
         try:
             landed = land(targets, workspace, writer, publisher, stage=stage)
         except (Conflict, UsageError, NothingToPublish):
-            self.may_have_pushed = False  # the branch comes last, and an earlier target, or the branch, refused
+            self.may_have_pushed = False  # the branch refused, or an earlier target: the branch comes last
             raise
         for target, facts, _ in landed:
             self.settled = (
@@ -75,8 +75,8 @@ class Publication:
             )
 
     def adopt(self, other: Begun, fresh: Workspace, writer: Writer, publisher: Publisher) -> bool:
-        """Has an attempt of another machine, whose journal is there, published all of it? Its commit says so: the
-        branch comes last."""
+        """Has an attempt on another machine, whose journal is not here, published everything? Then record that. Its
+        commit on the branch proves it, since the branch comes last."""
         target = self.targets[-1] if self.targets else None
         if not isinstance(target, PushTarget) or not target.has_result_of(other, publisher, fresh):
             return False
@@ -84,16 +84,16 @@ class Publication:
         return True
 
     def recover(self, ledger: Ledger, fresh: Workspace, writer: Writer, publisher: Publisher) -> str:
-        """Finish what an earlier attempt had begun to publish. Returns how; "" if the work has to be done (again).
+        """Finish what an earlier attempt began to publish. Returns how it was published; "" if the work has to be done.
 
-        If all of it has landed, it is adopted, even where another write has replaced it since. If some is missing, and
-        the earlier workspace is here and unchanged, that is published from there, unless something newer has landed
-        at the missing targets. Otherwise the work is done again.
+        If everything has landed, it is adopted, even where another write has replaced it since. If a part is missing,
+        and the earlier workspace is here and unchanged, that part is published from there, unless something newer has
+        landed at its targets. Otherwise the work is done again.
         """
         intents, outcomes = left(ledger, writer.run.id)
         if any(target.gate.url not in intents for target in self.targets):
             return ""
-        missing, since = [], ""
+        missing, replaced_note = [], ""
         for target in self.targets:
             url = target.gate.url
             if outcomes.get(url) == kinds.PUBLISHED:
@@ -103,18 +103,18 @@ class Publication:
                 missing.append(target)
                 continue
             replaced = how == REPLACED
-            since = f", {how}" if replaced else since
+            replaced_note = f", {how}" if replaced else replaced_note
             writer.event(
                 kinds.PUBLISHED, attempt=intents[url]["attempt"], target=url, adopted=True, replaced=replaced or None
             )
-        before = intents[self.targets[-1].gate.url]["attempt"]
+        earlier = intents[self.targets[-1].gate.url]["attempt"]
         if not missing:
-            return f"published by attempt {before}{since}"
-        places = {intents[target.gate.url]["workspace"] for target in missing}
+            return f"published by attempt {earlier}{replaced_note}"
+        paths = {intents[target.gate.url]["workspace"] for target in missing}
         overtaken = any(target.overtaken(intents[target.gate.url]) for target in missing)
-        if kinds.NOT_PUBLISHED in outcomes.values() or len(places) > 1 or overtaken:
+        if kinds.NOT_PUBLISHED in outcomes.values() or len(paths) > 1 or overtaken:
             return ""
-        old = Workspace.left(*places)
+        old = Workspace.left(*paths)
         if old is None:
             return ""
         try:
@@ -124,7 +124,7 @@ class Publication:
             old.remove()
         finally:
             old.close()
-        return f"the work of attempt {before}, published by attempt {writer.run.attempt}"
+        return f"the work of attempt {earlier}, published by attempt {writer.run.attempt}"
 
 
 def land(
@@ -135,10 +135,11 @@ def land(
     by: str | None = None,
     stage: CommandFolder | None = None,
 ) -> list[tuple[Target, Facts, str]]:
-    """Make everything land, the intents of all of it journaled first. Returns what was to land, and what it is now.
+    """Journal the intents of all targets, then make everything land. Returns for each target what was to land, and the
+    release or commit that it has become.
 
-    Raises at the first that does not; what landed before it stays. `by`: what requested it, if not the run itself.
-    `stage`: where files and folders are taken from instead.
+    Raises at the first target that fails; what landed before stays. `by`: what requested it, if not the run itself.
+    `stage`: where files and folders are taken from instead of `place`.
     """
 
     def place_of(target: Target) -> Workspace | CommandFolder:
@@ -165,7 +166,7 @@ def land(
 
 
 def left(ledger: Ledger, run: str, by: str | None = None) -> tuple[dict[str, Facts], dict[str, str]]:
-    """The newest intent for each target since the run last succeeded, and what became of it."""
+    """(intents, outcomes), both by target: the newest intent since the run last succeeded, and what became of it."""
     intents: dict[str, Facts] = {}
     outcomes: dict[str, str] = {}
     after = ledger.last_success(run)  # with --again everything is published again

@@ -1,7 +1,7 @@
 """Publishes and pushes that a run's command requests: the supervisor has the lease, the store and the journal.
 
 Each is an effect, like what a run publishes at its end: the intent is journaled before the write through the gate, and
-the outcome after it. If the next attempt gets the same request, it first checks whether it has landed.
+the outcome after it. If the next attempt gets the same request, it first checks whether the content has landed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...shared.leases.lease import Lease
     from .targets import Facts
 
-BY = "command"
+BY = "command"  # marks these publishes in the journal
 
 # Seconds to wait for unfinished writes after the command's end; then they are left to the next attempt.
 _PATIENCE = 60.0
@@ -44,8 +44,8 @@ class PublishRequests:
         self._mutex = allocate_lock()
         self._turns: dict[str, LockType] = {}  # by the gate's URL
         self._busy: set[LockType] = set()
-        self._pushed: dict[str, str | None] = {}  # the last commit that landed; None: unknown
-        self._before: tuple[dict[str, Facts], dict[str, str]] | None = None
+        self._pushed: dict[str, str | None] = {}  # by the gate's URL, the last commit that landed; None: unknown
+        self._earlier: tuple[dict[str, Facts], dict[str, str]] | None = None  # of earlier attempts; None: not read yet
 
     def later(self, verb: str, request: dict[str, Any]) -> DeferredReply:
         busy = allocate_lock()
@@ -68,7 +68,7 @@ class PublishRequests:
             busy.acquire(timeout=max(until - clock.now(), 0.0))
 
     def _answer(self, verb: str, request: dict[str, Any]) -> dict[str, Any]:
-        target = _head(request, self._lease) if verb == "push" else _copied(request)
+        target = _push_target(request, self._lease) if verb == "push" else _replace_target(request)
         try:
             return self._write(target)
         finally:
@@ -91,7 +91,7 @@ class PublishRequests:
         return {"gate": url, "lease": self._lease.name, "token": self._lease.token, "landed": landed}
 
     def _publish(self, target: RequestedReplace) -> str:
-        before, outcome = self._by_earlier(target.gate.url)
+        before, outcome = self._earlier_intent(target.gate.url)
         if before and target.adopts(before, outcome, self._publisher):
             self._adopt(target, before)
             return target.shown()
@@ -102,7 +102,7 @@ class PublishRequests:
         url = target.gate.url
         if target.done and self._lease.store.look(*target.done):
             return ""
-        before, outcome = self._by_earlier(url)
+        before, outcome = self._earlier_intent(url)
         if before and target.adopts(before, outcome, self._publisher):
             self._adopt(target, before)
             return ""
@@ -118,15 +118,15 @@ class PublishRequests:
     def _adopt(self, target: RequestedReplace | RequestedPush, before: Facts) -> None:
         self._writer.event(kinds.PUBLISHED, attempt=before["attempt"], by=BY, target=target.gate.url, adopted=True)
 
-    def _by_earlier(self, url: str) -> tuple[Facts | None, str]:
-        """What earlier attempts were about to publish there, and what became of it."""
+    def _earlier_intent(self, url: str) -> tuple[Facts | None, str]:
+        """What an earlier attempt was about to publish there, and what became of that."""
         if self._writer.run.attempt == 1:
             return None, ""
         with self._mutex:
-            if self._before is None:
-                # Read before this attempt's first intent is written, so it has only earlier attempts.
-                self._before = left(self._ledger, self._writer.run.id, BY)
-        intents, outcomes = self._before
+            if self._earlier is None:
+                # Read before this attempt writes its first intent, so only earlier attempts are in it.
+                self._earlier = left(self._ledger, self._writer.run.id, BY)
+        intents, outcomes = self._earlier
         return intents.get(url), outcomes.get(url, "")
 
     def _turn(self, url: str) -> LockType:
@@ -134,7 +134,7 @@ class PublishRequests:
             return self._turns.setdefault(url, allocate_lock())
 
 
-def _copied(request: dict[str, Any]) -> RequestedReplace:
+def _replace_target(request: dict[str, Any]) -> RequestedReplace:
     source, target, keep = request.get("source"), str(request["target"]), request.get("keep")
     beneath = str(request.get("beneath") or "")
     for path in (source, beneath or None, target if "://" not in target else None):
@@ -146,7 +146,7 @@ def _copied(request: dict[str, Any]) -> RequestedReplace:
     return RequestedReplace(None if source is None else str(source), target, keep=keep, adopt=adopt, beneath=beneath)
 
 
-def _head(request: dict[str, Any], lease: Lease) -> RequestedPush:
+def _push_target(request: dict[str, Any], lease: Lease) -> RequestedPush:
     folder, key = str(request["folder"]), request.get("key")
     if not os.path.isabs(folder):
         raise UsageError(f"{folder}: the path must be absolute, since the supervisor works in another folder")

@@ -1,7 +1,7 @@
 """Targets that a run's command requests: `nightlatch publish` and `nightlatch push` inside a run.
 
-Like those a run publishes to at its end (`targets`), but with the command's own paths. `adopts` says whether an earlier
-attempt of the same run has already published the same content.
+Like the targets that a run publishes to at its end (`targets`), but with paths that the command names. `adopts` says
+whether an earlier attempt of the same run has already published the same content.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def gate_for(source: str | int | None, target: str, keep: int | None) -> Any:
-    """The gate for the target. On disk, a folder is published to a folder, and only folders can be rolled back."""
+    """The gate for the target. On disk, a folder replaces a folder, and only folders can be rolled back."""
     kind = kind_of(target)
     if kind and kind.published_to and not kind.on_disk:
         return kind.load()(target, keep=keep or KEEP)
@@ -53,14 +53,14 @@ def _opened(workspace: str, path: str) -> int:
 
 
 class RequestedReplace(ReplaceTarget):
-    """The file, folder or object `target` becomes what `source` is; without a source, what it was before."""
+    """Replaces the file, folder or object `target` with `source`; without a source, with its previous release."""
 
     def __init__(
         self, source: str | None, target: str, *, keep: int | None = None, adopt: bool = False, beneath: str = ""
     ) -> None:
-        """`beneath`: a workspace that `source` is in. What a link there leads to outside of it is not published."""
+        """`beneath`: a workspace that `source` is in; no link is followed out of it."""
         self._named = source
-        self._from = _opened(beneath, source) if source and beneath else source
+        self._from = _opened(beneath, source) if source and beneath else source  # a descriptor, or a path
         try:
             self.gate = gate_for(self._from, target, keep)
             self._check(adopt)
@@ -80,11 +80,11 @@ class RequestedReplace(ReplaceTarget):
             os.close(self._from)
 
     def shown(self) -> str:
-        """The release that is shown; "" for a file, which has none."""
+        """The release that the target shows now; "" for a file, which has none."""
         return str(self.gate.release())
 
     def write(self, lease: object, digest: str = "") -> str:
-        """Returns the release that is shown now."""
+        """Publish, or roll back; returns the release that the target shows then."""
         if self._from is None:
             return str(self.gate.rollback(lease))
         adopt = {"adopt": True} if self._adopt else {}
@@ -93,7 +93,7 @@ class RequestedReplace(ReplaceTarget):
     def describe(self, workspace: Workspace | CommandFolder, publisher: Publisher) -> Facts:
         if self._from is None:
             return {"from": "the release before"}
-        return {"from": str(self._named), "sha256": fingerprint.of(self._from)} | self._placed(publisher)
+        return {"from": str(self._named), "sha256": fingerprint.of(self._from)} | self._tokens(publisher)
 
     def land(self, workspace: Workspace | CommandFolder, facts: Facts, publisher: Publisher) -> str:
         return self.write(publisher.lease, facts.get("sha256", ""))
@@ -103,12 +103,12 @@ class RequestedReplace(ReplaceTarget):
             return False
         how = self.landed(before, None)
         if how == REPLACED and self.gate.landings()[-1].mark.token == publisher.lease.token:
-            return False  # replaced by this attempt, which wants it there again
+            return False  # this attempt itself has replaced it, and now publishes it again
         return bool(how)
 
 
 class RequestedPush(PushTarget):
-    """HEAD of the repository in `folder` is pushed as it is; what is not committed stays so."""
+    """Pushes HEAD of the repository in `folder`; uncommitted changes stay uncommitted."""
 
     def __init__(
         self, folder: str, remote: str, branch: str, done: tuple[str, str] | None, workspace: str = ""
@@ -124,11 +124,11 @@ class RequestedPush(PushTarget):
             guard = clone.guard_inside(workspace, folder)
         self.gate = Git(remote, branch, folder=folder, trusted=not workspace)
         self.folder, self.done, self.guard = folder, done, guard
-        self.since = ""  # what this attempt has pushed there before
+        self.since = ""  # the last commit that this attempt has pushed there
         self.unsure = False  # this attempt has pushed there, and it is unknown whether that landed
 
     def describe(self, workspace: Workspace | CommandFolder, publisher: Publisher) -> Facts:
-        """With its trailers: if the push has to rebase, they are all that identifies the commit."""
+        """The tip with its trailers: if the push has to rebase it, only they identify the commit."""
         work, token = self._work(CommandFolder(path=self.folder, guard=self.guard)), str(publisher.lease.token)
         tip = work.add_trailers(work.tip(), self._trailers(publisher) | {"Nightlatch-Token": token})
         facts = {"commit": tip, "base": self.since} | ({} if self.unsure else {"run": publisher.run, "token": token})
@@ -137,10 +137,10 @@ class RequestedPush(PushTarget):
     def _contains(self, facts: Facts, fresh: Workspace | CommandFolder) -> bool:
         if "run" in facts:
             return super()._contains(facts, fresh)
-        # Its trailers are those of a push before it too, which may have landed.
+        # Only by its id: a push before it has the same trailers, and may have landed.
         return bool(self._work(fresh).contains(facts["commit"], fresh.commit))
 
-    def _of_result(self, facts: Facts) -> Facts:
+    def _result_trailer(self, facts: Facts) -> Facts:
         return {}
 
     def land(self, workspace: Workspace | CommandFolder, facts: Facts, publisher: Publisher) -> str:
@@ -149,7 +149,7 @@ class RequestedPush(PushTarget):
         )
 
     def adopts(self, before: Facts, outcome: str, publisher: Publisher) -> bool:
-        """Did an earlier attempt push for this very key, and die before it could be settled? It is settled now."""
+        """Did an earlier attempt push for this key, and die before it settled the key? Then settle it now."""
         if self.done is None or outcome == kinds.NOT_PUBLISHED or (before.get("scope"), before.get("key")) != self.done:
             return False
         if outcome != kinds.PUBLISHED:

@@ -1,7 +1,7 @@
 """What a run publishes to: a file, a folder or an object that is replaced, or a branch that is pushed to.
 
-Each target can say what is about to land there (`describe`), whether that has landed (`landed`), and make
-it land (`land`). What `describe` says is journaled before, so that a successor can ask `landed`.
+Each target can say what is about to land there (`describe`), make it land (`land`), and tell whether it has
+landed (`landed`). What `describe` returns is journaled before the write, so that a successor can ask `landed` about it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Facts = dict[str, str]
 
 
-# How something that an earlier attempt was about to publish has landed.
+# Answers of `landed`; "" if it has not.
 THERE = "there"
 REPLACED = "replaced since"  # it landed, and another write replaced it
 
@@ -49,7 +49,7 @@ class CommandFolder:
 
     path: str
     commit: str = ""
-    guard: str = ""  # as a workspace has it, if the folder is in one
+    guard: str = ""  # as in `Workspace`, if the folder is in one
 
 
 @value(frozen=True, kw_only=True)
@@ -60,16 +60,17 @@ class Publisher:
     run: str
     job: str
     done: tuple[str, str] | None  # the key that may be settled in one step with a push
-    attempt: int = 0  # whose result this is; 0: a part of the work, published by the command
+    attempt: int = 0  # the attempt whose result is published; 0: the command publishes a part of its work
 
     @property
     def trailers(self) -> dict[str, str]:
-        """Beside the lease's. The attempt only where the push completes it: then another machine can know."""
+        """Trailers in addition to the lease's. Only the push that completes an attempt names it: so other machines know
+        that it is complete."""
         return {"Nightlatch-Run": self.run} | ({"Nightlatch-Attempt": str(self.attempt)} if self.attempt else {})
 
 
 class ReplaceTarget:
-    """`FROM=TO`: the file, folder or object TO becomes what FROM in the workspace is."""
+    """`FROM=TO`: replaces the file, folder or object TO with FROM of the workspace."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -95,34 +96,35 @@ class ReplaceTarget:
         check_outside_releases(getattr(self.gate, "path", ""))
 
     def describe(self, workspace: Workspace | CommandFolder, publisher: Publisher) -> Facts:
-        """sha256 of what is to be published. `NothingToPublish`: the command did not make it."""
+        """What is to be published, by its sha256. `NothingToPublish`: the command did not make it."""
         with _opened(workspace.path, self.source) as fd:
             if os.path.isdir(fd) != self._is_folder:
                 what, hint = (
                     ("file", "TO without / at its end") if self._is_folder else ("folder", f"{self.source}/=TO")
                 )
                 raise NothingToPublish(f"nothing was published: {self.source} is a {what}. Write {hint}")
-            return {"from": self.source, "sha256": fingerprint.of(fd)} | self._placed(publisher)
+            return {"from": self.source, "sha256": fingerprint.of(fd)} | self._tokens(publisher)
 
     def planned(self, workspace: Workspace, publisher: Publisher) -> Facts:
-        """What is to be published when it is approved, and what landed there last."""
+        """What is to be published once it is approved, and what landed at the target last."""
         facts = self.describe(workspace, publisher)
         with _opened(workspace.path, self.source) as fd:
             size = _size(fd)
-        return {"from": facts["from"], "sha256": facts["sha256"], "size": str(size)} | self._last()
+        return {"from": facts["from"], "sha256": facts["sha256"], "size": str(size)} | self._last_landing()
 
     def moved(self, plan: Facts) -> bool:
-        """Has another write landed there since the plan was made?"""
-        return self._last() != {name: plan[name] for name in ("over", "landed")}
+        """Has another write landed at the target since the plan was made?"""
+        return self._last_landing() != {name: plan[name] for name in ("over", "landed")}
 
-    def _last(self) -> Facts:
-        """What landed there last, and under which token."""
+    def _last_landing(self) -> Facts:
+        """Digest and token of what landed at the target last."""
         landings = self.gate.landings()
         last = landings[-1] if landings else None
         return {"over": str(last.mark.token) if last else "", "landed": last.digest if last else ""}
 
     def staged(self, plan: Facts, left: Workspace, stage: str) -> bool:
-        """Copy it to where no process of the workspace can change it; False if it is not what the plan names."""
+        """Copy the planned content to `stage`, where no process in the workspace can change it; False if the copy is
+        not what the plan names."""
         target = os.path.join(stage, self.source.rstrip("/"))
         os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
         try:
@@ -135,19 +137,19 @@ class ReplaceTarget:
             return False
         return fingerprint.of(target) == plan["sha256"]
 
-    def _placed(self, publisher: Publisher) -> Facts:
-        """Under which token it is to land, and what it is to replace: the token that landed there last."""
-        return {"token": str(publisher.lease.token), "over": self._last()["over"]}
+    def _tokens(self, publisher: Publisher) -> Facts:
+        """The token under which it is to land, and the token (`over`) of what it is to replace."""
+        return {"token": str(publisher.lease.token), "over": self._last_landing()["over"]}
 
     def landed(self, facts: Facts, fresh: Workspace | CommandFolder | None) -> str:
-        """Did it land? Called after the seal, so nothing older can still arrive. "": no."""
+        """THERE, REPLACED, or "" if it has not landed. Call it after the seal: nothing older can arrive then."""
         if self._holds(facts["sha256"]):
             return THERE
-        return REPLACED if any(_is_this(landing, facts) for landing in self.gate.landings()) else ""
+        return REPLACED if any(_is_landing_of(landing, facts) for landing in self.gate.landings()) else ""
 
     def overtaken(self, facts: Facts) -> bool:
-        """If it did not land: has another write landed there since, which is newer?"""
-        last = self._last()["over"]
+        """Has another write landed at the target since `facts` were journaled? Only for what has not landed itself."""
+        last = self._last_landing()["over"]
         return bool(last) and facts.get("over", last) != last
 
     def _holds(self, digest: str) -> bool:
@@ -159,7 +161,7 @@ class ReplaceTarget:
         return os.path.exists(self.gate.path) and fingerprint.of(self.gate.path) == digest
 
     def intact(self, facts: Facts, left: Workspace) -> bool:
-        """Is it unchanged in the workspace that an earlier attempt left?"""
+        """Is the content unchanged in the workspace that an earlier attempt left?"""
         try:
             with _opened(left.path, facts["from"]) as fd:
                 return fingerprint.of(fd) == facts["sha256"]
@@ -180,7 +182,7 @@ def _copy_file(source: int, target: str) -> None:
 
 
 def _size(fd: int) -> int:
-    """Bytes, of a file or of all files in a folder."""
+    """Bytes of a file, or of all files in a folder."""
     if not os.path.isdir(fd):
         return os.fstat(fd).st_size
     return sum(
@@ -191,7 +193,7 @@ def _size(fd: int) -> int:
 
 
 class PushTarget:
-    """`git`: what is committed in the workspace is pushed to its branch. Uncommitted changes are committed first."""
+    """`git`: pushes the workspace's commits to its branch. Uncommitted changes are committed first."""
 
     def __init__(self, source: Source) -> None:
         if source.remote is None:
@@ -204,16 +206,16 @@ class PushTarget:
         self.gate: Git = Git(source.remote.url, source.branch)
 
     def planned(self, workspace: Workspace, publisher: Publisher) -> Facts:
-        """The commit that is to be pushed when it is approved."""
+        """The commit that is to be pushed once it is approved."""
         return {"commit": self._committed(workspace, publisher), "base": workspace.commit}
 
     def moved(self, plan: Facts) -> bool:
-        """A push replaces nothing: it follows the branch, or is a conflict."""
+        """Never: a push replaces nothing. It follows the branch, or is a conflict."""
         return False
 
     def restored(self, plan: Facts, left: Workspace) -> bool:
-        """Make the plan's commit the tip again; False if the workspace has other files. (The tip may have
-        trailers of a push that did not happen.)"""
+        """Make the plan's commit the tip again; False if the files differ from it. (The tip may be the same files with
+        the trailers of a push that did not happen.)"""
         work = self._left_in(left)
         left.commit = plan["base"]
         if not plan["commit"]:
@@ -225,7 +227,7 @@ class PushTarget:
         return True
 
     def _committed(self, workspace: Workspace | CommandFolder, publisher: Publisher) -> str:
-        """The tip, with all that the command left; "" if there is no commit at all."""
+        """Commit what the command left uncommitted; returns the tip, "" if there is no commit at all."""
         work = self._work(workspace)
         message = f"{publisher.job}: changes of run {publisher.run}\n\nThe command left them uncommitted."
         uncommitted.commit(work, message)
@@ -234,53 +236,53 @@ class PushTarget:
         return str(work.tip())
 
     def describe(self, workspace: Workspace | CommandFolder, publisher: Publisher) -> Facts:
-        """The commit at the tip, with its trailers: the gate changes it only if it has to follow the branch."""
+        """The tip, with its trailers added here: the push changes the commit only if it has to rebase it."""
         tip = self._committed(workspace, publisher)
         if not tip:
             return {"commit": "", "base": ""}
         work = self._work(workspace)
         if tip != workspace.commit:
             lease = publisher.lease
-            own = {"Nightlatch-Job": lease.name, **publisher.trailers, "Nightlatch-Token": str(lease.token)}
-            tip = work.add_trailers(tip, own)
+            trailers = {"Nightlatch-Job": lease.name, **publisher.trailers, "Nightlatch-Token": str(lease.token)}
+            tip = work.add_trailers(tip, trailers)
         return {"commit": tip, "base": workspace.commit, "run": publisher.run, "token": str(publisher.lease.token)}
 
     def landed(self, facts: Facts, fresh: Workspace | CommandFolder) -> str:
-        """Does the branch have it? What was pushed on top of it since does not matter: its history has both."""
+        """THERE if the branch has the commit, whatever was pushed on top of it since; else ""."""
         return THERE if self._contains(facts, fresh) else ""
 
     def overtaken(self, facts: Facts) -> bool:
-        """A push replaces nothing: it follows the branch, or is a conflict."""
+        """Never: a push replaces nothing. It follows the branch, or is a conflict."""
         return False
 
     def _contains(self, facts: Facts, fresh: Workspace | CommandFolder) -> bool:
-        """By its id; or by its trailers, if the push had to rebase it."""
+        """Does the branch have the commit, by its id, or by its trailers if the push had to rebase it?"""
         work, tip = self._work(fresh), fresh.commit
         if not facts["commit"] or not tip:
             return not facts["commit"]
         if work.contains(facts["commit"], tip):
             return True
         since = f"{facts['base']}..{tip}" if facts["base"] and work.contains(facts["base"], tip) else tip
-        wanted = {"Run": facts["run"], "Token": facts["token"]} | self._of_result(facts)
+        wanted = {"Run": facts["run"], "Token": facts["token"]} | self._result_trailer(facts)
         return any(wanted.items() <= found.items() for found in self._trailers_with(work, since, facts["token"]))
 
-    def _of_result(self, facts: Facts) -> Facts:
-        """The trailer that a part, which the command pushed before under the same token, does not have."""
+    def _result_trailer(self, facts: Facts) -> Facts:
+        """The trailer that tells the result from a part that the command pushed under the same token."""
         return {"Attempt": facts["attempt"]}
 
     def has_result_of(self, other: Begun, publisher: Publisher, fresh: Workspace) -> bool:
         """Does the branch have the commit that completed an attempt of another machine?"""
         if not fresh.commit:
             return False
-        # Not by the attempt's number: the list counts those of all machines.
+        # The attempt's number is not compared: `other.attempt` counts the attempts of all machines.
         return any(
             "Attempt" in found and (found.get("Job"), found.get("Token")) == (publisher.lease.name, str(other.token))
             for found in self._trailers_with(self._work(fresh), fresh.commit, str(other.token))
         )
 
     def _trailers_with(self, work: Any, since: str, token: str) -> Iterator[Facts]:
-        """Our trailers with this token, without "Nightlatch-". A commit that somebody has squashed from several has
-        those of each, by paragraph."""
+        """The trailers of each commit with this token, their names without "Nightlatch-". In a commit that somebody
+        squashed from several, each of these has its own paragraph."""
         text = f"Nightlatch-Token: {token}"
         code, found, stderr = work.run("log", "--fixed-strings", f"--grep={text}", "--format=%B%n", since)
         if code:
@@ -306,7 +308,7 @@ class PushTarget:
         )
 
     def _left_in(self, left: Workspace) -> Any:
-        """The repository of an earlier attempt, whose processes are gone."""
+        """The repository of an earlier attempt. Its processes are gone, so their git locks are removed."""
         work = self._work(left)
         work.remove_locks()
         return work
@@ -320,7 +322,7 @@ class PushTarget:
 
 @contextmanager
 def _opened(workspace: str, source: str) -> Iterator[int]:
-    """Open what the command left there. Its links are followed only inside the workspace."""
+    """Open what the command left at `source`. Links are followed only inside the workspace."""
     try:
         fd = open_beneath(workspace, source)
     except FileNotFoundError as error:
@@ -336,5 +338,5 @@ def _opened(workspace: str, source: str) -> Iterator[int]:
         os.close(fd)
 
 
-def _is_this(landing: Landing, facts: Facts) -> bool:
+def _is_landing_of(landing: Landing, facts: Facts) -> bool:
     return (str(landing.mark.token), landing.digest) == (facts.get("token"), facts["sha256"])

@@ -1,4 +1,4 @@
-"""What a command left uncommitted in its clone: committed as it is, or not at all."""
+"""Committing what a command left uncommitted in its clone: all of it, or nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SUBMODULE = "160000"  # the mode of a repository inside a repository
 
 
 def commit(work: Worktree, message: str) -> None:
-    """`NothingToPublish`: git would commit something else than what is in the folder."""
+    """Commit all changes. `NothingToPublish`: git would commit something else than what is in the folder."""
     if not work.run("status", "--porcelain")[1]:
         return
     unmerged = work.run("diff", "--name-only", "--diff-filter=U", "-z")[1].strip("\0").split("\0")
@@ -21,19 +21,20 @@ def commit(work: Worktree, message: str) -> None:
             f"nothing was published: {', '.join(unmerged)} has conflicts of a merge that the command left unfinished"
         )
     _must(work, "add", "--all")
-    if inside := _repositories(work):
+    if nested := _nested_repositories(work):
         raise NothingToPublish(
-            f"nothing was published: {', '.join(inside)} is a repository in the workspace's, so its files would be "
-            f"missing. Let the command remove its .git, or add it as a submodule"
+            f"nothing was published: {', '.join(nested)} is a repository inside the workspace's repository, so its "
+            f"files would be missing. Let the command remove its .git, or add it as a submodule"
         )
     _must(work, "commit", "--quiet", "-m", message)
 
 
-def _repositories(work: Worktree) -> list[str]:
-    """Of a repository in a folder git adds no files, only the id of its commit. (A submodule has its own remote.)"""
+def _nested_repositories(work: Worktree) -> list[str]:
+    """Added repositories that are not submodules. Git adds only the id of their commit, and no remote has their
+    files (a submodule has a remote)."""
     words = ("diff", "--cached", "--raw", "--no-renames", "--diff-filter=AT", "--ignore-submodules=none", "-z")
     fields = iter(_must(work, *words).split("\0"))
-    added = [path for about, path in zip(fields, fields, strict=False) if about.split()[1] == _SUBMODULE]
+    added = [path for modes, path in zip(fields, fields, strict=False) if modes.split()[1] == _SUBMODULE]
     if not added:
         return []
     _, named, _ = work.run("config", "--blob", ":.gitmodules", "--get-regexp", r"^submodule\..*\.path$")

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from .clone import Source
 
 KEPT_FOR = 7 * 86400.0  # seconds
-KEPT_SIZE = 5 << 30  # bytes of all that are kept
+KEPT_SIZE = 5 << 30  # bytes of all kept workspaces together
 
-_YOUNG = 60.0  # seconds: a workspace being made is not locked yet
+_YOUNG = 60.0  # seconds; a younger workspace may be in the making, and not locked yet
 
 
 class Workspace:
@@ -29,45 +29,45 @@ class Workspace:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.commit = ""  # git: what the branch had when it was cloned; "" if nothing
+        self.commit = ""  # of a clone: the branch's tip when it was cloned, "" if the branch was empty
         self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     @property
     def guard(self) -> str:
-        """Settings for our own git commands there, which the command cannot change."""
+        """The folder with the settings of our own git commands, which the command cannot change."""
         return guard_of(self.path)
 
     @classmethod
     def make(cls, folder: str, name: str, source: Source | None) -> Workspace:
-        """An empty one, or a clone of `source`. `folder` is the store's on this machine."""
+        """Make an empty workspace, or a clone of `source`. `folder` is the store's on this machine."""
         path = os.path.join(folder, "workspaces", name)
         try:
             durable.private_folder(os.path.dirname(path))
             clean(folder)
-            # The ledger's seal gave us (run, attempt): anything here is from before the ledger was restored.
+            # The ledger's seal gave this (run, attempt) to us alone: what is here is from before a ledger was restored.
             treecopy.remove(path)
             treecopy.remove(guard_of(path))
             os.mkdir(path, 0o700)
-            made = cls(path)
+            workspace = cls(path)
         except OSError as error:
             raise StoreUnreachable(f"the workspace {path} could not be made: {error.strerror}") from error
         if source:
             from . import clone
 
-            made.commit = clone.into(path, source)
-        return made
+            workspace.commit = clone.into(path, source)
+        return workspace
 
     @classmethod
     def left(cls, path: str) -> Workspace | None:
-        """The one that an earlier attempt left on this machine; None if it is gone or in use."""
+        """The workspace that an earlier attempt left at `path`; None if it is gone or in use."""
         try:
             return cls(path)
         except OSError:
             return None
 
     def remove(self) -> None:
-        """Remove it. A failure is only printed: it must not undo the run's success."""
+        """Remove the workspace. A failure is only printed: it must not undo the run's success."""
         try:
             treecopy.remove(self.path)
             treecopy.remove(self.guard)
@@ -77,7 +77,7 @@ class Workspace:
         self.close()
 
     def close(self) -> None:
-        """Leave it for a person to look at; a later clean-up removes it."""
+        """Unlock the workspace, and leave it for a person to look at; a later clean-up removes it."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -91,9 +91,10 @@ def enclosing(folder: str, path: str) -> str:
 
 
 def clean(folder: str, kept_for: float = KEPT_FOR, *, dry: bool = False) -> list[str]:
-    """Remove old unused workspaces; then the oldest, until the rest is small enough. `dry`: only list them."""
+    """Remove unused workspaces that are old; then the oldest, until the rest is small enough. Returns their paths.
+    `dry`: remove nothing."""
     home = os.path.join(folder, "workspaces")
-    gone, rest = [], []
+    to_remove, rest = [], []
     pinned = pins(folder)
     for entry in os.scandir(home) if os.path.isdir(home) else ():
         if entry.name in pinned:
@@ -101,17 +102,17 @@ def clean(folder: str, kept_for: float = KEPT_FOR, *, dry: bool = False) -> list
         try:
             age = clock.wall() - entry.stat(follow_symlinks=False).st_mtime
         except FileNotFoundError:
-            continue  # another run cleans too
+            continue  # another run has removed it
         if age > kept_for:
-            gone.append(entry.path)
+            to_remove.append(entry.path)
         elif age > _YOUNG:
             rest.append((age, entry.path))
     total = 0
-    for _, path in sorted(rest):  # the youngest first: those are what a person wants to look at
+    for _, path in sorted(rest):  # the youngest first: a person is more likely to look at those
         total += _size(path)
         if total > KEPT_SIZE:
-            gone.append(path)
-    return [path for path in gone if _remove_unused(path, dry)]
+            to_remove.append(path)
+    return [path for path in to_remove if _remove_unused(path, dry)]
 
 
 def pin(path: str) -> None:
@@ -151,7 +152,7 @@ def _remove_unused(path: str, dry: bool) -> bool:
 
 
 def _size(path: str) -> int:
-    """Bytes on the disk. A hard-linked file (clones share objects so) counts nothing."""
+    """Bytes on the disk. Hard-linked files do not count: clones share objects that way."""
     total = 0
     for base, _, names in os.walk(path):
         for name in names:
