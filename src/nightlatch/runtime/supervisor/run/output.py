@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from ....system.redaction import Redactor
     from ..batches.bar import Bar
 
-CAP = 16 << 20  # bytes of one file; then it becomes `output.1`, and the previous one is dropped
+CAP = 16 << 20  # bytes of `output`; then it becomes `output.1`, in place of the previous one
 
 _CHUNK = 1 << 16
-_ROOM = 4096  # bytes that a pipe which has room takes at once
+_ROOM = 4096  # bytes that a writable pipe takes without blocking
 
 
 class KeptOutput:
@@ -56,9 +56,9 @@ class KeptOutput:
         return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
-def _own(screen: int) -> int:
-    """Open the terminal again, non-blocking: it may have room and still block a writer. Setting that on the inherited
-    descriptor would change it for every process that has it."""
+def _nonblocking(screen: int) -> int:
+    """The terminal, opened again: one that polls as writable may still block a writer, and O_NONBLOCK on the inherited
+    descriptor would change it for every process that shares it. What is not a terminal is returned as it is."""
     try:
         return os.open(os.ttyname(screen), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -69,10 +69,10 @@ class OutputStream:
     """One stream of the command: what is read from `source` is redacted, shown on `screen` and kept."""
 
     def __init__(self, source: int, screen: int, kept: KeptOutput, hidden: Redactor, bar: Bar | None = None) -> None:
-        self.source, self.screen, self._kept, self._bar = source, _own(screen), kept, bar
+        self.source, self.screen, self._kept, self._bar = source, _nonblocking(screen), kept, bar
         self._redacted = Redacted(hidden)
         self._unshown = memoryview(b"")
-        self.tail = b""  # the end of it, where usage may be found in a final JSON
+        self.tail = b""  # the end of the output, where a final JSON may have usage
 
     def pump(self) -> bool:
         """Read what there is; False at the end."""
@@ -119,7 +119,7 @@ class OutputStream:
 
 
 def _has_room(fd: int, patience: float | None) -> bool:
-    """May something be written to it without waiting, at the latest after `patience` seconds? None: wait for that."""
+    """Can `fd` be written to without blocking? Waits `patience` seconds for that; None: as long as it takes."""
     poll = select.poll()
     poll.register(fd, select.POLLOUT)
     return bool(poll.poll(None if patience is None else patience * 1000))
