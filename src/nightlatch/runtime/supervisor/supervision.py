@@ -98,7 +98,7 @@ class Supervision:
         gates: Iterable[Gate] = (),
         begin: Begun | None = None,
     ) -> Lease:
-        """Acquire the lease, and keep it. When it is lost, the work is ended."""
+        """Acquire the lease, and keep it. When the lease is lost, the work is ended."""
         from ..shared.leases.lease import Lease  # imported after the fork: meanwhile the warden makes the cgroup
 
         lifetime, self._lifetime = self._lifetime, None  # the lease ends it from here on, even if acquiring fails

@@ -56,8 +56,8 @@ def refused(row: Row, store: Store) -> Row:
 
 
 def refuse(store: Store, ledger: Ledger, run: RunRow, *, approved: bool = True) -> bool:
-    """Record in the row that the plan of this run is refused. False if the row does not hold that plan, or, unless
-    `approved`, if somebody has approved it."""
+    """Record in the row that the plan of this run is refused. False if the row does not hold that plan; with
+    `approved=False`, also if somebody has approved it."""
     while True:
         row = read_row(store, run.job)
         claim = held_claim(row, run, store)

@@ -56,7 +56,7 @@ class SealedAttempt:
             from . import unwritten
 
             unwritten.recover(self._folder, self.ledger, self.writer)
-        # Count what was used again: another supervisor may have made an attempt while we waited for the lease.
+        # Count once more what was used: another supervisor may have made an attempt while we waited for the lease.
         self.spending.begin(self.run)
         started = clock.now()
         if self.job.ping and not self.run.approved:
@@ -163,16 +163,16 @@ class SealedAttempt:
         except LeaseLost as lost:
             self.ending.decide(statuses.LOST, str(lost), lost.exit_code)
         except Error as error:
-            status = statuses.NEEDS_ATTENTION if isinstance(error, Conflict) else self._broken_off()
+            status = statuses.NEEDS_ATTENTION if isinstance(error, Conflict) else self._end_after_error()
             self.ending.decide(status, str(error), error.exit_code)
         except Exception as error:
             # A full disk, a removed folder, a bug of ours: a run that nobody ends would need a person.
             if os.environ.get("NIGHTLATCH_DEBUG"):
                 raise
             reason = f"Nightlatch could not go on: {type(error).__name__}: {error}"
-            self.ending.decide(self._broken_off(), reason, exits.OURS)
+            self.ending.decide(self._end_after_error(), reason, exits.OURS)
 
-    def _broken_off(self) -> str:
+    def _end_after_error(self) -> str:
         """End the command after an error of ours. Returns the status: lost if it was running and may have acted."""
         at_work = self.attendance is not None and self.attendance.began and not self.ending.over
         self.start.command.end()
@@ -197,7 +197,7 @@ class SealedAttempt:
         tries = None if pause is None else self.number
         again_at = None if pause is None else self.writer.now() + pause
         held = self.writer.now() + self.job.expires if self.planned and status == statuses.SUCCEEDED else None
-        uncounted = self._counts(status, reason)
+        uncounted = self._count_for_stage(status, reason)
         try:
             ended = patiently(
                 self.lease,
@@ -262,7 +262,7 @@ class SealedAttempt:
             return None
         return pause_seconds(self.number, base=self.job.backoff, at_least=self.reported.retry_after)
 
-    def _counts(self, status: str, reason: str) -> str:
+    def _count_for_stage(self, status: str, reason: str) -> str:
         """What this end counts for the job's stage: set in the claim, or, for a run by hand, returned as text that the
         ledger keeps until it is counted."""
         own_cap = status == statuses.OVER_BUDGET and any(

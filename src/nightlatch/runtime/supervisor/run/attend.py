@@ -45,7 +45,7 @@ INTERRUPTED, SHUT_DOWN, TAKEN = "interrupted", "shut-down", "taken"  # why a com
 LEFT_ALONE = (TAKEN, SHUT_DOWN, statuses.LOST)  # agents at a vendor then go on: the next holder reattaches
 
 _IDLE = 0.2  # seconds without a request, after which what may be needed later is loaded
-_BUSY = 5.0  # seconds after which it is loaded even if the command sends requests all the time
+_BUSY = 5.0  # seconds after which that is loaded even if the command sends requests all the time
 
 
 class Attendance:
@@ -293,7 +293,7 @@ class Attendance:
             self._socket.serve(requesting)
 
     def _check_requests(self) -> str | None:
-        """Take over a budget that a person has set; returns the person that requested the run's end, if any."""
+        """Take over a budget that a person has set; returns the person who requested the run's end, if any."""
         self._spending.refresh(self._writer.run.id)
         return self._writer.cancel_requested()
 

@@ -85,7 +85,7 @@ def seal(start: Pipeline, lease: Lease, key: str) -> Writer | Verdict:
 
 
 def end_begun(start: Pipeline, lease: Lease, run: RunRow, *, earlier: bool = True) -> None:
-    """Take an ended run off the list of begun keys; one that needs a person stays on it, for all machines. Without
+    """Take an ended run off the list of begun keys; a run that needs a person stays on it, for all machines. Without
     `earlier`, only this attempt is taken off: nobody has looked at what came of those before it."""
     if start.lists_begun and not statuses.needs_person(run.status):
         from .begun import ended

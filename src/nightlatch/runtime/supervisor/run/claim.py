@@ -45,7 +45,7 @@ class Claimed:
     def __init__(self, job: Job, claim: str) -> None:
         self.job, self.id = job, claim
         self.gives_up = False  # too many starts came to nothing: a person has to look
-        self._attempts = 0  # of the run, before this start
+        self._attempts = 0  # those of the run before this start
         self.closed = False  # ended, or taken over
         self.stage = ""  # the job's stage when the claim was begun
         self.holding = False  # the run's writes wait for an approval
@@ -201,7 +201,7 @@ class Claimed:
     # ── when there is no attempt ──
 
     def not_begun(self, store: Store, ledger: Ledger, why: Error) -> None:
-        """Record why nothing was started; unless the store was unreachable."""
+        """Record why nothing was started, unless the store was unreachable."""
         if self.closed or isinstance(why, StoreUnreachable):
             return  # the scheduler that finds the claim starts it again
         if isinstance(why, Busy):

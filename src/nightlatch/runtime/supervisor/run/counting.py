@@ -55,7 +55,7 @@ def known_row(store: Store, ledger: Ledger, job: Job) -> Row:
 
 
 def is_edited_by_hand(job: Job) -> bool:
-    """Was it started with flags that change the job? Then it is not evidence for the job in the file."""
+    """Was the job started with flags that change it? Then its runs are not evidence for the job in nightlatch.toml."""
     return "\nby hand:\n" in job.defined_as
 
 

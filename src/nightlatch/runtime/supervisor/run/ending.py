@@ -23,8 +23,8 @@ class Ending:
         self.over = False
         self.decided: tuple[str, str] | None = None  # status and reason, if it is ended from outside
         self.exit_code = 0  # the command's own; 128 + N if signal N ended it
-        self.why = ""  # what ended it, in the warden's words
-        self.left = 0  # how many processes it left behind
+        self.why = ""  # what ended the command, as the warden reports it
+        self.left = 0  # how many processes the command left behind
 
     def take(self, report: Report) -> None:
         """Take a report that the work has ended. Of two such reports by the warden, the first counts."""
@@ -50,7 +50,7 @@ class Ending:
 
     @property
     def was_interrupted(self) -> bool:
-        """Did it end because a signal asked us to end? A shutdown may reach the command before us."""
+        """Did the command end because a signal asked us to end? A shutdown may reach the command before us."""
         return not self.decided and (self.why == warden.SIGNALLED or bool(self.end_signal and self.exit_code))
 
     def abandoned(self, reported: Reported) -> None:
@@ -60,7 +60,7 @@ class Ending:
             reported.failure = reported.failure or f"its process ended in the middle of the effect {reported.abandoned}"
 
     def complained(self, reported: Reported, why: str) -> None:
-        """Its last output says that it has failed, whatever its exit code."""
+        """A command whose last output says why it failed has failed, whatever its exit code."""
         if why and not self.exit_code:
             self.exit_code, reported.failure = 1, reported.failure or why
 

@@ -21,8 +21,8 @@ _ROOM = 4096  # bytes that a writable pipe takes without blocking
 
 
 class KeptOutput:
-    """The kept output of one attempt: `output` in its folder, and `output.1` before it. What cannot be kept, since the
-    disk is full, is shown all the same."""
+    """The kept output of one attempt: `output` in its folder, and `output.1` before it. What cannot be kept, as when
+    the disk is full, is shown all the same."""
 
     _complained = False
 
@@ -75,7 +75,7 @@ class OutputStream:
         self.tail = b""  # the end of the output, where a final JSON may have usage
 
     def pump(self) -> bool:
-        """Read what there is; False at the end."""
+        """Read what there is, keep it and show it; False at the end of the stream."""
         data = os.read(self.source, _CHUNK)
         shown = self._redacted.feed(data)
         self.tail = (self.tail + shown)[-_CHUNK * 4 :]
@@ -103,7 +103,7 @@ class OutputStream:
             while self._unshown and _has_room(self.screen, None if wait else 0.0):
                 self._unshown = self._unshown[os.write(self.screen, self._unshown[:_ROOM]) :]
         except BlockingIOError:
-            pass  # it has room for less than a character
+            pass  # the terminal has no room after all
         except OSError:
             self.screen = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)  # the screen is gone; the run goes on
             self._unshown = self._unshown[:0]

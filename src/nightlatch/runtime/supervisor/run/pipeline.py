@@ -170,7 +170,7 @@ class Pipeline(Preflight):
         return entry(self.ledger, self.job.name, key)
 
     def give_up(self, why: Error) -> Verdict:
-        """No lease, nothing begun: a person has to repair the gate."""
+        """Record that nothing was begun, since a person has to repair the gate; returns the verdict."""
         from ..leases.unsealed import record
 
         waits = record(self.ledger, self._open(self.unsealed), why, self.host)

@@ -28,7 +28,7 @@ class Preflight:
     """A job with its store, its ledger and what it has spent."""
 
     def __init__(self, job: Job, store: str | None, after: RunRow | None = None) -> None:
-        """`after`: the run as it was left by the try before this one, if that was ours too."""
+        """`after`: the run as the try before this one left it, if this process made that try."""
         self.job, self.where, self.after = job, url.resolve(store), after
         self.host, self.reported = identity.host(), Reported()
         # A large database driver is loaded after the warden is forked, which does not need it.
@@ -108,14 +108,14 @@ class Preflight:
         return key
 
     def _decision(self, known: RunRow) -> tuple[str, str] | None:
-        """What a person has decided about it on any machine: the status, and the person's name."""
+        """What a person has decided about the run on any machine: the status, and the person's name."""
         from . import begun
 
         decided = begun.decision(self.store, self.ledger, known)
         return begun.outcome(decided) if decided else None
 
     def only_publishes(self, run: RunRow) -> bool:
-        """Was a plan of it approved? Then its next attempt only publishes. (An approved start runs the command.)"""
+        """Was a plan of the run approved? Then its next attempt only publishes. (Approved starts run the command.)"""
         if not run.approved:
             return False
         from ..publishing import held

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Spending:
     def __init__(self, job: Job, ledger: Ledger, reported: Reported, store: Store) -> None:
         """`reported`: what this attempt has used so far; it grows elsewhere."""
-        self.days: SharedDays | None = None  # if each machine has its own ledger, and a cap is for a day or month
+        self.days: SharedDays | None = None  # where each machine has its own ledger, if a cap is for a day or month
         if store.lists_begun and any(cap.period != "run" for cap in job.budget):
             from .shared_days import SharedDays
 
@@ -46,11 +46,11 @@ class Spending:
             self.days.look()  # again: this time under the lease
 
     def metered_by(self, job: Job) -> str:
-        """Where its usage figures come from."""
+        """Where the job's usage figures come from."""
         return job.meter or metering_of((*self.caps, *self.everything))
 
     def refresh(self, run: str) -> None:
-        """Take over what a person has set for the run meanwhile."""
+        """Take over the budget that a person has set for the run meanwhile."""
         if self._declared and (found := self._ledger.budget_of(run)):
             self.caps = budget.changed(self._declared, budget.parse(found))
 

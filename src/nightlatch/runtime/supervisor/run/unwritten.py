@@ -30,7 +30,7 @@ class Unwritten:
     def __init__(self, writer: Writer, folder: str, amounts: dict[str, float]) -> None:
         """`amounts`: the sums of what waits here, changed in place."""
         self._writer, self._path, self._amounts = writer, os.path.join(folder, _NAME), amounts
-        self._mutex, self._turn = allocate_lock(), allocate_lock()  # for the fields below; to write one at a time
+        self._mutex, self._turn = allocate_lock(), allocate_lock()  # for the fields below; for `write`
         # (line of the file, its amounts, the verb to write)
         self._waiting: list[tuple[str, dict[str, float], Verb]] = []
         self._working = False

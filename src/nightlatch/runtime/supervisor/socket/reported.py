@@ -9,7 +9,7 @@ class Reported:
     def __init__(self) -> None:
         self.used: dict[str, float] = {}
         self.unwritten: dict[str, float] = {}  # the part of `used` that the ledger does not have yet
-        self.unmetered = ""  # why `used` may not be all
+        self.unmetered = ""  # why `used` may be incomplete
         self.refused = ""  # why a call to a model was refused: the budget that is spent
         self.retry_after = 0.0  # seconds it asked to wait before the next try
         self.failure = ""  # why it failed, in its own words

@@ -33,7 +33,7 @@ class StepVerbs:
         self._redacted, self._progressed = redacted, progressed
         self._own: Recorder | None = None  # for steps that are not in a nested run
         self._nested_runs: NestedRuns | None = None
-        self._child_writes = False  # the command writes steps and nested runs itself
+        self._child_writes = False  # does the command write steps and nested runs itself?
 
     def tick(self, now: float) -> float:
         """Write what waited to be written together; returns when to call this again."""
@@ -82,7 +82,7 @@ class StepVerbs:
         return [{"ok": True}] * len(requests)
 
     def _record_nested(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Steps and ends of nested runs."""
+        """Record steps and ends of nested runs."""
         try:
             return self._nested.record(requests)
         except (Stop, Exception) as error:  # noqa: BLE001 - as above

@@ -35,7 +35,7 @@ class Threads:
             try:
                 start_new_thread(self._work, ())
                 self._running += 1
-            except RuntimeError as error:  # the system has no thread left; a running one will do it
+            except RuntimeError as error:  # no thread can be started; a running one takes it, if there is any
                 if not self._running:
                     self._todo.pop()
                     self._hand_over(client, request_id, refusal(OSError(str(error))))
