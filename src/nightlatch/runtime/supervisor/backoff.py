@@ -20,20 +20,20 @@ def pause_seconds(number: int, *, base: float, at_least: float = 0.0) -> float:
     """How long to wait after try `number`: full jitter over a doubling span, and never less than `at_least`."""
     import random
 
-    # Not a secret: it only keeps machines that failed together from trying together.
+    # Any random number will do: it only keeps machines that failed together from trying again together.
     return retry.pause(number, base=base, chance=random.random(), at_least=at_least)  # noqa: S311
 
 
 def pause(number: int, *, base: float) -> None:
-    """Wait that long."""
+    """Wait for `pause_seconds`."""
     until = clock.now() + pause_seconds(number, base=base)
     while (left := until - clock.now()) > 0:
         clock.sleep(left)
 
 
 def patiently(lease: Lease, record: Callable[[], T]) -> T:
-    """Retry while the store is unreachable: the work is done, and must not look undone. Not for longer than a TTL, when
-    the lease is no longer ours; then the next holder decides."""
+    """Call `record` until the store is reachable, and return its result: the work is done, and must not look undone.
+    After one TTL the lease is no longer ours: the error is raised, and the next holder decides."""
     until = clock.now() + lease.ttl
     while True:
         try:

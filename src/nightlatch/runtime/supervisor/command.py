@@ -24,12 +24,12 @@ class CommandWork:
         deaf: bool = False,
         metered: bool = False,
     ) -> None:
-        """`captured`: which of its standard streams are read here (1, 2), from the descriptors in `streams`. `deaf`: it
-        starts with termination signals blocked, and unblocks them when its handlers are installed. `metered`: its usage
-        figures are in what it printed last."""
+        """`captured`: the command's standard streams (1, 2) that this process reads, from the descriptors in `streams`.
+        `deaf`: the command starts with termination signals blocked, and unblocks them when its handlers are installed.
+        `metered`: its usage figures are at the end of its output."""
         self.name, self._argv = argv[0], list(argv)
         self._captured, self._deaf, self._metered = captured, deaf, metered
-        self.streams: dict[int, int] = {}
+        self.streams: dict[int, int] = {}  # by standard stream: the descriptor to read it from
 
     def prepare(self, grant: str, lifetime: Lifetime | None) -> None:
         pipes = {number: os.pipe() for number in self._captured}
@@ -64,11 +64,11 @@ class CommandWork:
         self._warden.ask_to_end(why, grace, signum)
 
     def bound(self, at: float) -> None:
-        """By when its current effect must be over, or it is ended; inf for no such bound."""
+        """End the command if its current effect is not over at this time; inf: no such deadline."""
         self._warden.bound(at)
 
     def beside(self, beside: bool) -> None:
-        """Does this process itself run something under the grant? Then that must not outlive the grant either."""
+        """Tell the warden whether this process itself runs something that must not outlive the grant."""
         self._warden.beside(beside)
 
     def used(self, printed: bytes) -> dict[str, float]:

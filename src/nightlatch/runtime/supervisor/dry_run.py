@@ -1,7 +1,7 @@
 """The dry-run of a Python job: the function runs and its effects are found, but none of them is done.
 
 No lease, no key, no gate, no run: only the plan is recorded, in the job's journal. The function uses the same socket as
-in a run; what it reports is answered and forgotten.
+in a run; its requests are answered, and not recorded.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ if TYPE_CHECKING:
 
 
 def dry_run(job: Job, *, store: str | None = None) -> Plan:
-    """Run it dry, within its bounds, and record the plan. Needs its own process, as `tries.run` does."""
+    """Run the job's function within its bounds, without its effects; record the plan and return it. Needs its own
+    process, as `tries.run` does."""
     return _DryRun(job, go_home(job, store)).dry_run()
 
 
 class _DryRun(Preflight):
-    """Begins with a run's preflight, and claims nothing."""
+    """Begins with a run's preflight, and takes no lease."""
 
     def __init__(self, job: Job, store: str | None) -> None:
         super().__init__(job, store)
@@ -63,18 +64,18 @@ class _DryRun(Preflight):
         with Supervision(self.command) as self.supervision:
             self.grant = self.supervision.grant  # not granted by a store: it only names the socket and the tree
             key = self.look()
-            result = self._skipped(key) if isinstance(key, Verdict) else self._tried(key)
+            result = self._skipped(key) if isinstance(key, Verdict) else self._run_function(key)
         self.ledger.note(self.job.name, kinds.PLAN, **result.entry())
         return result
 
     def _skipped(self, verdict: Verdict) -> Plan:
         return Plan(job=verdict.job, key=verdict.key, status=plan.SKIPPED, reason=verdict.reason, at=verdict.at)
 
-    def _tried(self, key: str) -> Plan:
+    def _run_function(self, key: str) -> Plan:
         job, started = self.job, clock.now()
         self.effects: dict[tuple[str, str], PlannedEffect] = {}
         self.partial, self.steps_done = False, 0
-        self.known = self.ledger.find(job.name, key)
+        self.earlier_run = self.ledger.find(job.name, key)  # of the same key, if any
         self.watch = RunWatch(
             now=started, stall=job.stall, paths=list(job.watched), caps=lambda: job.budget, used=self.reported.used,
             spent_before=self.spending.before, cancelled_by=lambda: None,
@@ -86,8 +87,8 @@ class _DryRun(Preflight):
             self.hidden = redaction.secrets(environment)
             try:
                 limit = None if job.timeout is None else started + job.timeout
-                place = os.path.join(workspace.path, job.cwd) if workspace else job.cwd
-                self.supervision.start(environment, cwd=place, grace=job.grace, limit=limit)
+                cwd = os.path.join(workspace.path, job.cwd) if workspace else job.cwd
+                self.supervision.start(environment, cwd=cwd, grace=job.grace, limit=limit)
                 self._attend(socket)
             finally:
                 socket.close()
@@ -115,27 +116,27 @@ class _DryRun(Preflight):
             return None
         from .publishing.clone import source
 
-        wanted = source(self.job.workspace) if self.job.workspace.startswith("git") else None
-        return Workspace.make(self.store.folder, f"dry-run-{self.grant}", wanted)
+        repository = source(self.job.workspace) if self.job.workspace.startswith("git") else None
+        return Workspace.make(self.store.folder, f"dry-run-{self.grant}", repository)
 
     def _environment(self, key: str, socket: str, workspace: Workspace | None) -> dict[str, str]:
         # The lease of an outer run must not be used here.
-        hidden = {"NIGHTLATCH_LEASE", url.ENV}
+        withheld = {"NIGHTLATCH_LEASE", url.ENV}
         if self.job.workspace.startswith("git"):
             from .publishing.clone import ELSEWHERE
 
-            hidden |= set(ELSEWHERE)
-        inherited = without_password(dict(os.environ), self.store.url)
-        outer = {name: text for name, text in inherited.items() if name not in hidden}
-        return outer | env_file.variables(self.job) | {
+            withheld |= set(ELSEWHERE)
+        outer = without_password(dict(os.environ), self.store.url)
+        inherited = {name: text for name, text in outer.items() if name not in withheld}
+        return inherited | env_file.variables(self.job) | {
             tree.DRY_RUN: "1",
-            "NIGHTLATCH_RUN": self.known.id if self.known else "dry-run",
+            "NIGHTLATCH_RUN": self.earlier_run.id if self.earlier_run else "dry-run",
             "NIGHTLATCH_JOB": self.job.name,
             "NIGHTLATCH_KEY": key,
             "NIGHTLATCH_SLOT": self.job.due,
             "NIGHTLATCH_MISSED": str(self.job.missed),
             "NIGHTLATCH_SINCE": self.job.since,
-            "NIGHTLATCH_ATTEMPT": str(self.known.attempt + 1 if self.known else 1),
+            "NIGHTLATCH_ATTEMPT": str(self.earlier_run.attempt + 1 if self.earlier_run else 1),
             "NIGHTLATCH_TOKEN": "0",
             "NIGHTLATCH_GRANT": self.grant,
             "NIGHTLATCH_SOCKET": socket,
@@ -172,15 +173,15 @@ class _DryRun(Preflight):
         return answer
 
     def do_known(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"path": self._finished_steps(request.get("run") or (self.known.id if self.known else ""))}
+        return {"path": self._finished_steps(request.get("run") or (self.earlier_run.id if self.earlier_run else ""))}
 
     def do_step(self, request: dict[str, Any]) -> dict[str, Any]:
         self.steps_done += sum(status == DONE for _, _, status, *_ in request["steps"])
         return {}
 
     def do_progress(self, request: dict[str, Any]) -> dict[str, Any]:
-        far = "/".join(str(request[name]) for name in ("done", "total") if request.get(name))
-        print(f"nightlatch: {far or 0} {request.get('message') or ''}".rstrip(), file=sys.stderr)
+        count = "/".join(str(request[name]) for name in ("done", "total") if request.get(name))
+        print(f"nightlatch: {count or 0} {request.get('message') or ''}".rstrip(), file=sys.stderr)
         return {}
 
     def do_spend(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -206,10 +207,10 @@ class _DryRun(Preflight):
         return {}
 
     def do_publish(self, request: dict[str, Any]) -> dict[str, Any]:
-        return self._planned(f"publish {request.get('target')}")
+        return self._plan_write(f"publish {request.get('target')}")
 
     def do_push(self, request: dict[str, Any]) -> dict[str, Any]:
-        return self._planned(f"push {request.get('remote')} {request.get('branch') or ''}".rstrip())
+        return self._plan_write(f"push {request.get('remote')} {request.get('branch') or ''}".rstrip())
 
     def do_close(self, _: dict[str, Any]) -> dict[str, Any]:
         return {}
@@ -217,7 +218,7 @@ class _DryRun(Preflight):
     do_retry_after = do_refused = do_close
 
     def do_agent_begin(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Which launch it would be. The launch itself is an effect: planned, unless it is done."""
+        """Answers which launch this would be. The launch itself is an effect: planned, unless it is done."""
         job, key = self.job, str(request["key"])
         number, launch = next_launch(self.store, self.ledger, job.name, key, again=job.again)
         row = self.ledger.agents.find(job.name, launch)
@@ -238,7 +239,7 @@ class _DryRun(Preflight):
     def do_why(self, _: dict[str, Any]) -> dict[str, Any]:
         return {"why": self.ending.decided[0] if self.ending.decided else ""}
 
-    def _planned(self, key: str) -> dict[str, Any]:
+    def _plan_write(self, key: str) -> dict[str, Any]:
         self._add(PlannedEffect(key=key, status=PLANNED))
         return {"gate": "", "lease": "", "token": 0, "landed": ""}
 
@@ -271,7 +272,7 @@ class _DryRun(Preflight):
         return log.result(log.chain_of(run.id, before=True), RESULT)
 
     def _finished_steps(self, run: str) -> str:
-        """A file with the steps that earlier attempts finished."""
+        """The path of a new file with the steps that earlier attempts of `run` finished."""
         log = self.ledger.step_log
         fd, path = tempfile.mkstemp(dir=self.folder)
         with open(fd, "w") as file:

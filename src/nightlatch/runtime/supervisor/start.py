@@ -1,6 +1,6 @@
 """The one starting function: the command line, Python and the scheduler hand a job to `start`, and get a verdict.
 
-A job of nightlatch.toml is started in the folder of that file, where its paths start.
+A job of nightlatch.toml is started in the folder of that file: the job's paths are relative to it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def start(
     job: Job, *, store: str | None = None, report: Callable[[Verdict], None] = lambda _: None, claim: str = ""
 ) -> Verdict:
-    """Run a job with all its tries, as `tries.run` does; of a batch every item that is unfinished. Needs its own
-    process, and changes that process's folder."""
+    """Run a job with all its tries, as `tries.run` does; of a batch, all unfinished items. Needs its own process, and
+    changes that process's working directory."""
     where = go_home(job, store)
     if not isinstance(job.target, Each):
         if job.publish:

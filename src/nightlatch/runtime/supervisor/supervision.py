@@ -2,7 +2,7 @@
 
     prepare (lifetime lock, warden) → hold (lease) → start → report … → end (work, then lease)
 
-`lock`, `once`, a run and a dry-run differ in what they check before and record afterwards.
+`lock`, `once`, a run and a dry-run differ only in what they check before and record afterwards.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class Supervision:
         """`folder`: for the lock that proves that we live; "" if no lease will be held."""
         self.work = work
         self.lease: Lease | None = None
-        self.lost: LeaseLost | None = None  # afterwards: why the lease was not held to the end
+        self.lost: LeaseLost | None = None  # set on exit: why the lease was not held to the end; None: it was
         self.end_signal = 0  # the first signal that asked us to end; 0: none
         self.pressed = 0  # the last Ctrl-C or Ctrl-\\ at the terminal, which the command got too
         self._handle: Handle | None = None
-        self._before: dict[int, Any] = {}  # earlier signal handlers, to be restored
+        self._earlier_handlers: dict[int, Any] = {}  # by signal, to be restored
         self._lifetime = Lifetime(folder) if folder else None
         self.grant = self._lifetime.grant if self._lifetime else new_id()
         # Before any thread or connection exists: neither survives a fork.
@@ -73,18 +73,18 @@ class Supervision:
             self._lifetime.end()
 
     def close(self) -> None:
-        """Restore the signal handlers, for a process that goes on: the work has ended."""
-        while self._before:
-            signal.signal(*self._before.popitem())
+        """The work has ended and this process goes on: restore its signal handlers."""
+        while self._earlier_handlers:
+            signal.signal(*self._earlier_handlers.popitem())
         self.work.close()
 
     def collect_signals(self, received: list[int]) -> dict[int, Any]:
-        """The work has ended and this process goes on: collect signals that ask it to end. Returns the handlers that
-        `close` would restore; the caller has to restore them."""
-        forwarded = [signum for signum in ENDING if signum in self._before]
+        """The work has ended and this process goes on: from now on, signals that ask it to end are added to `received`.
+        Returns the earlier handlers, which the caller has to restore: `close` no longer does."""
+        forwarded = [signum for signum in ENDING if signum in self._earlier_handlers]
         for signum in forwarded:
             signal.signal(signum, lambda signum, _: received.append(signum))
-        return {signum: self._before.pop(signum) for signum in forwarded}
+        return {signum: self._earlier_handlers.pop(signum) for signum in forwarded}
 
     # ── hold ──
 
@@ -98,10 +98,10 @@ class Supervision:
         gates: Iterable[Gate] = (),
         begin: Begun | None = None,
     ) -> Lease:
-        """Acquire the lease, and keep it. When it is lost, the work is ended."""
-        from ..shared.leases.lease import Lease  # not before the fork: meanwhile the warden makes the tree's cgroup
+        """Acquire the lease, and keep it. When the lease is lost, the work is ended."""
+        from ..shared.leases.lease import Lease  # imported after the fork: meanwhile the warden makes the cgroup
 
-        lifetime, self._lifetime = self._lifetime, None  # from here on the lease ends it, even if acquiring fails
+        lifetime, self._lifetime = self._lifetime, None  # the lease ends it from here on, even if acquiring fails
         self.lease = Lease(
             store,
             name,
@@ -110,15 +110,15 @@ class Supervision:
             gates=gates,
             lifetime=lifetime,
             begin=begin,
-            on_wait=lambda record: _say_it_waits(name, record),
+            on_wait=lambda record: _print_waiting(name, record),
             on_tenure=self.work.keep,
-            # The warden does the same by its own clock; this is for a lease that was taken before it expired.
+            # The warden does the same by its own clock; this is for a lease that another holder took before it expired.
             on_lost=lambda _: self.work.ask_to_end(warden.LOST, ttl * 0.1, signal.SIGTERM),
         )
         return self.lease
 
     def environment(self) -> dict[str, str]:
-        """For the work, without the store's password. `store_environment` says how to find the store."""
+        """The work's environment, without the store's password and without what `store_environment` returns."""
         assert self.lease
         return {
             **without_password(dict(os.environ), self.lease.store.url),
@@ -128,8 +128,8 @@ class Supervision:
         }
 
     def store_environment(self, store: str | None) -> dict[str, str]:
-        """For the work's environment: Nightlatch commands in the work find the same store, until it ends. `store`: the
-        --store option; without one the environment names the store."""
+        """The variables by which Nightlatch commands in the work find the same store, until the work ends. `store`: the
+        --store option; None: the environment or nightlatch.toml names the store."""
         where = url.resolve(store)
         if not dsn.has_secret(where) and not dsn.needs_environment(where):
             named = store or ("" if os.environ.get(url.ENV) else url.of_run() or place.store())
@@ -150,7 +150,7 @@ class Supervision:
             self.work.start(environment, cwd=cwd, grace=grace, limit=limit)
 
     def last_report(self) -> Report:
-        """Wait for the work's last report, when there is nothing else to do."""
+        """Wait for the work's last report and return it: for a caller that has nothing else to do meanwhile."""
         while (report := self.work.report(clock.SLICE)) is None or isinstance(report, Started):
             pass
         return report
@@ -167,12 +167,12 @@ class Supervision:
                 self.end_signal = self.end_signal or signum
 
         for signum in ENDING + _PASSED_ON:
-            if signal.getsignal(signum) != signal.SIG_IGN:  # as under nohup
-                self._before[signum] = signal.signal(signum, handle)
+            if signal.getsignal(signum) != signal.SIG_IGN:  # else it stays ignored, as under nohup
+                self._earlier_handlers[signum] = signal.signal(signum, handle)
 
 
 def without_password(environment: dict[str, str], store: str) -> dict[str, str]:
-    """The environment for a command. PGPASSWORD is the store's only where that is on PostgreSQL."""
+    """`environment` without the store's password. PGPASSWORD stays if the store is not on PostgreSQL."""
     kept = {name: text for name, text in environment.items() if name != dsn.PASSWORD or not dsn.is_postgres(store)}
     if dsn.has_secret(kept.get(url.ENV, "")):
         del kept[url.ENV]
@@ -192,8 +192,8 @@ def _in_foreground() -> bool:
         os.close(terminal)
 
 
-def _say_it_waits(name: str, record: Record | None) -> None:
-    """To a person at a terminal: cron mails whatever is printed."""
+def _print_waiting(name: str, record: Record | None) -> None:
+    """Only at a terminal: cron mails whatever is printed."""
     if os.isatty(2):
         by = f"held by {record.holder}" if record and record.grant else "not free yet"
         print(f"nightlatch: waiting for {name}, {by}", file=sys.stderr)

@@ -1,8 +1,8 @@
 """The seam for work: what a supervisor starts, keeps in bounds, and ends. Imported for its type only.
 
-Today that is a command (command.py). A managed agent, whose work goes on at a vendor, can be one too: its driver is a
-command, `reattach` finds what an earlier attempt left at work there, `used` is what the vendor counted, and `end`
-makes sure that the vendor has ended it as well.
+Today all work is a command (command.py). A managed agent, which works at a vendor, fits this seam too: its driver is a
+command, `reattach` finds the agent that an earlier attempt left at work, `used` is what the vendor counted, and `end`
+makes sure that the vendor has ended the agent as well.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Work(Protocol):
         """Called before this process has its first thread or connection. Nothing is started yet."""
 
     def reattach(self) -> bool:
-        """Take over work that an earlier attempt left running; True if there is any. Then nothing is started."""
+        """Take over work that an earlier attempt left running; True if there is any, and then `start` is not called."""
 
     def start(self, environment: dict[str, str], *, cwd: str, grace: float, limit: float | None) -> None:
-        """`limit`: when it must have ended, by the suspend-proof clock, even if this supervisor hangs. `grace`: seconds
-        between SIGTERM and SIGKILL."""
+        """`limit`: when the work must have ended, by the suspend-proof clock, even if this supervisor hangs. `grace`:
+        seconds between SIGTERM and SIGKILL."""
 
     @property
     def descriptors(self) -> Collection[int]:
@@ -36,20 +36,20 @@ class Work(Protocol):
         """The next report; None if there is none within `seconds`. Call it at least once a second."""
 
     def keep(self, tenure: Tenure) -> None:
-        """The lease was renewed for this long. Work that cannot be ended by then must not go on."""
+        """The lease was renewed, for `tenure`: the work must have ended when that is over."""
 
     def pass_on(self, signum: int) -> None:
         """Pass on a signal that is meant for the work."""
 
     def ask_to_end(self, why: str, grace: float, signum: int) -> None:
-        """Callable from any thread or signal handler. `report` says when it has ended."""
+        """Callable from any thread or signal handler. `report` says when the work has ended."""
 
     def used(self, printed: bytes) -> dict[str, float]:
-        """Usage that it did not report through the socket; called once, when it has ended. `printed`: the end of its
-        standard output."""
+        """Usage that the work did not report through the socket; called once, when it has ended. `printed`: the end of
+        its standard output."""
 
     def end(self) -> None:
-        """End it at once, whatever state it is in. Nothing of it is at work when this returns."""
+        """End the work at once, whatever its state. Nothing of it is running when this returns."""
 
     def close(self) -> None:
-        """It has ended: close what was used to control it."""
+        """The work has ended: close the descriptors that controlled it."""

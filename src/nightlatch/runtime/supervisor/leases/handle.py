@@ -24,27 +24,27 @@ def answer(where: str) -> dict[str, Any]:
 
 
 class Handle:
-    """Answers which store it is, from a thread, until it is closed. `environment` is for the command."""
+    """Answers, from a thread, which store the supervisor uses. `environment` names this socket for the command."""
 
     def __init__(self, where: str, grant: str) -> None:
         """`where`: the store's URL."""
         self._where = where
-        self._over, self._ended = False, allocate_lock()
+        self._closed, self._thread_ended = False, allocate_lock()
         self._socket = Socket(grant, one_by_one(self._answer))
         self.environment = {url.ENV: f"{via_supervisor.PREFIX}{self._socket.path}"}
-        self._ended.acquire()
+        self._thread_ended.acquire()
         start_new_thread(self._serve, ())
 
     def close(self) -> None:
-        if not self._over:
-            self._over = True
-            line = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
+        if not self._closed:
+            self._closed = True
+            connection = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
             try:
-                line.connect(self._socket.path)  # wakes it
+                connection.connect(self._socket.path)  # wakes the thread
             except OSError:
-                pass  # its file was removed: the thread ends at its next poll
-            line.close()
-            self._ended.acquire()
+                pass  # the socket's file was removed: the thread ends after its poll
+            connection.close()
+            self._thread_ended.acquire()
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         if request.get("do") != "store":
@@ -52,7 +52,7 @@ class Handle:
         return answer(self._where)
 
     def _serve(self) -> None:
-        while not self._over:
+        while not self._closed:
             poll = select.poll()
             for fd in self._socket.descriptors:
                 poll.register(fd, select.POLLIN)
@@ -60,4 +60,4 @@ class Handle:
                 poll.register(fd, select.POLLOUT)
             self._socket.serve([fd for fd, _ in poll.poll(1000)])
         self._socket.close()
-        self._ended.release()
+        self._thread_ended.release()

@@ -38,20 +38,21 @@ def supervise(
 ) -> CommandOutcome:
     """Run `argv` under the lease `name`; returns when nothing of it is left. Raises Busy if the lease is held.
 
-    `gates` are paths or URLs; they are sealed before the command starts, with those used under the name before.
+    `gates` are paths or URLs; they are sealed before the command starts, as are all gates registered under the name.
 
     Needs its own process, as `Supervision` does.
     """
     check_name(name)
-    where, patience = url.resolve(store), duration.parse(wait, what="wait")
+    where, wait_seconds = url.resolve(store), duration.parse(wait, what="wait")
     scheme = url.scheme_of(where)
+    # A large database driver is loaded after the warden is forked, which does not need it.
     the_store = None if scheme and scheme.large else url.connect(where)
     with Supervision(CommandWork(argv), the_store.folder if the_store else url.folder_of(where)) as supervision:
         from ...shared.leases.lease import ttl_seconds
 
         the_store = the_store or url.connect(where)
         seconds, declared = ttl_seconds(ttl, the_store), _gates(gates)
-        supervision.hold(the_store, name, ttl=seconds, wait=patience, gates=declared)
+        supervision.hold(the_store, name, ttl=seconds, wait=wait_seconds, gates=declared)
         # Nightlatch commands in the command must use the same store.
         supervision.start(supervision.environment() | supervision.store_environment(store))
         report = supervision.last_report()

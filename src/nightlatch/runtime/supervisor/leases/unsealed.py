@@ -1,5 +1,5 @@
-"""A gate that cannot be sealed means no lease: it is released and tried again a few times. If that fails too, the run
-needs a person, and its reason names the gate and what to type."""
+"""A gate that cannot be sealed means no lease: the lease is released, and taken again a few times. If the gate still
+cannot be sealed, the run needs a person, and its reason names the gate and what to type."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAUSE = 1.0  # seconds at most before the second try; doubles, so that a server 
 
 
 def waits(ledger: Ledger, run: RunRow) -> bool:
-    """Does it wait for its gate to be repaired? Its work has not begun, so there is nothing to decide."""
+    """Does the run wait for a gate to be repaired? Its work has not begun, so there is nothing to decide."""
     if run.status != statuses.NEEDS_ATTENTION:
         return False
     last = ledger.last_link(run)
@@ -28,7 +28,7 @@ def waits(ledger: Ledger, run: RunRow) -> bool:
 
 
 def back_off(number: int, why: Error) -> bool:
-    """Wait for the next try without the lease, which a machine that reaches the gate may take. False: give up."""
+    """Wait before the next try, without the lease: a machine that reaches the gate may take it. False: give up."""
     if number == TRIES or not isinstance(why, GateUnreachable):
         return False
     from .. import backoff

@@ -30,7 +30,8 @@ def end_claim(
     configured: str,
 ) -> Row:  # fmt: skip
     """The row with the claim ended, its slot's outcome recorded, and its end counted."""
-    # What names a run is never struck out; without one, a set-back before this end must not strike it out.
+    # A record that names a run is never struck out. One without a run gets the row's era, not the claim's, so that a
+    # set-back before this end does not strike it out.
     record = SlotRecord(
         first=claim.slot, last=claim.slot, outcome=RAN if ran else SKIPPED, reason=reason, run=run, host=host, at=now,
         era=claim.era if ran or run else row.era,
@@ -43,7 +44,7 @@ def end_claim(
 
 
 def refused(row: Row, store: Store) -> Row:
-    """The row with the plan that it holds refused, or expired: nothing of it lands."""
+    """The row after the plan that it holds was refused, or has expired: nothing of the plan lands."""
     claim = row.claim
     assert claim and claim.held
     ran = claim.held["what"] == stages.WRITES
@@ -55,8 +56,8 @@ def refused(row: Row, store: Store) -> Row:
 
 
 def refuse(store: Store, ledger: Ledger, run: RunRow, *, approved: bool = True) -> bool:
-    """Record in the row that the plan of this run is refused. False if the row does not hold that plan, or, unless
-    `approved`, if somebody has approved it."""
+    """Record in the row that the plan of this run is refused. False if the row does not hold that plan; with
+    `approved=False`, also if somebody has approved it."""
     while True:
         row = read_row(store, run.job)
         claim = held_claim(row, run, store)
@@ -69,10 +70,10 @@ def refuse(store: Store, ledger: Ledger, run: RunRow, *, approved: bool = True) 
 
 
 def cancel(store: Store, ledger: Ledger, run: RunRow, request: Callable[[], RunRow]) -> RunRow:
-    """Cancel a run for a person, by `request`. A plan of it that waits is refused, and its workspace removed. Raises
-    `RunEnded` if somebody has approved it at this moment."""
+    """Cancel a run for a person: `request` does it, and returns the run. If a plan of the run waits, it is refused and
+    its workspace removed. Raises `RunEnded` if somebody has just approved the plan."""
     if run.held is not None and store.lists_begun and not refuse(store, ledger, run, approved=False):
-        raise RunEnded(f"run {run.id} of {run.job} was approved in this moment", run)
+        raise RunEnded(f"run {run.id} of {run.job} has just been approved", run)
     cancelled = request()
     if (run.held is not None or run.approved) and cancelled.status == statuses.CANCELLED:
         refuse(store, ledger, run)
@@ -83,8 +84,8 @@ def cancel(store: Store, ledger: Ledger, run: RunRow, request: Callable[[], RunR
 
 
 def held_claim(row: Row | None, run: RunRow, store: Store) -> Claim | None:
-    """The row's claim, if this run of it waits for an approval. A supervisor that is killed after the ledger has the
-    plan and before the row has it leaves a claim that does not say so: the returned one does."""
+    """The row's claim, if it is this run's and waits for an approval. A supervisor that was killed when the ledger had
+    the plan and the row did not leaves a claim without `held`: it is added to the returned claim."""
     claim = row.claim if row else None
     if claim is None or not claim.is_open:
         return None
@@ -97,15 +98,15 @@ def held_claim(row: Row | None, run: RunRow, store: Store) -> Claim | None:
 
 
 def approver_of(store: Store, run: RunRow) -> str:
-    """The person that approved it, if only the row knows: where each machine has its own ledger, the row decides, and a
-    process that was killed right after that has not recorded it in the ledger."""
+    """The person who approved the run, if only the row knows; else "". Where each machine has its own ledger, the
+    approval is in the row first, and a process that is killed then does not record it in the ledger."""
     claim = held_claim(read_row(store, run.job), run, store) if store.lists_begun else None
     held = claim.held if claim else None
     return str(held.get("word", "")) if held and held["head"] == run.head else ""
 
 
 def plan_facts(run: RunRow, store: Store, *, clean: bool = False) -> dict[str, Any]:
-    """What a row says of a run that waits for an approval: the host has its workspace, the head names its plan."""
+    """What the row records of a run that waits for an approval: `host` has its workspace, `head` names its plan."""
     what = stages.WRITES if run.attempt else stages.START
     host = run.holder.host if run.attempt and run.holder else identity.host() if store.lists_begun else ""
     return {"run": run.id, "host": host, "until": run.held or 0.0, "head": run.head, "what": what, "clean": clean}
@@ -126,7 +127,7 @@ def leave_approval(store: Store, ledger: Ledger, run: RunRow, by: str) -> None:
 
 def take_over(store: Store, ledger: Ledger, run: RunRow, by: str) -> str:
     """Take over the claim of this run that waits for an approval, in order to land it; returns the claim's new id, or
-    "" if there is none. Raises `Busy` while another lands it, and `RunEnded` if the row holds another plan."""
+    "" if there is none. Raises `Busy` while another process lands it, and `RunEnded` if the row holds another plan."""
     while True:
         row = read_row(store, run.job)
         claim = held_claim(row, run, store)
@@ -149,7 +150,7 @@ def take_over(store: Store, ledger: Ledger, run: RunRow, by: str) -> str:
 
 
 def _is_over(record: Record, store: Store) -> bool:
-    """Is its holder gone, or its time over? One that was killed leaves its grant in the record."""
+    """Is the lease's holder gone, or its time over? A killed holder leaves its grant in the record."""
     if record.left is not None and record.left <= 0:
         return True
     return proof.gone(record) or (record.left is None and sightings.lapsed(store.folder, record))

@@ -1,9 +1,9 @@
-"""One attempt, from the sealed ledger on, of which it is the run's one writer:
+"""One attempt, from the seal of the ledger on, which makes it the run's one writer:
 
     prepare → work (start and attend the command) → publish → settle
 
-Each step is a method, in this order. What ends it from outside is `watch`; what keeps the lease is the keeper; what
-ends the tree is the warden.
+Each step is a method, in this order. `watch` ends it from outside, the keeper keeps the lease, and the warden ends
+the tree.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ if TYPE_CHECKING:
 
 class SealedAttempt:
     def __init__(self, start: Pipeline, lease: Lease, writer: Writer, number: int) -> None:
-        """`number`: of this try, counted across supervisors."""
+        """`number`: which try this is, counted across supervisors."""
         self.start, self.job, self.claim, self.delivery = start, start.job, start.claim, start.delivery
         self.store, self.ledger, self.lease, self.writer = start.store, start.ledger, lease, writer
         self.reported, self.spending = start.reported, start.spending
         self.run, self.number, self.ending = writer.run, number, Ending(start.supervision)
         self.attendance: Attendance | None = None
         self.signals: Signals | None = None  # while the run waits for its next try
-        self.unended = ""  # the agent at a vendor that could not be ended
+        self.unended = ""  # what a person has to do about agents whose end was not confirmed
         self.recovered = ""  # how an earlier attempt's work came to be published
-        self.planned = False  # what it made waits for an approval
+        self.planned = False  # what the command made waits for an approval
         self._folder = os.path.join(self.store.folder, "runs", self.run.id)
 
     def make(self) -> tuple[RunRow, int]:
-        """The run as it ended, and what its start exits with."""
+        """Make the attempt. Returns the run as it ended, and the exit code of its start."""
         self.writer.tag = went_in.tag(self.job)
         if self.run.attempt > 1:
             from . import unwritten
 
             unwritten.recover(self._folder, self.ledger, self.writer)
-        # Counted again: another supervisor may have made an attempt while we waited for the lease.
+        # Count once more what was used: another supervisor may have made an attempt while we waited for the lease.
         self.spending.begin(self.run)
         started = clock.now()
         if self.job.ping and not self.run.approved:
@@ -89,7 +89,7 @@ class SealedAttempt:
     def _prepare(self) -> bool:
         """Record the inputs, make the workspace. False: there is nothing to start, and `ending` says why."""
 
-        def steps() -> None:
+        def prepare() -> None:
             if self.start.unusable:
                 raise self.start.unusable
             if self.job.input:
@@ -102,7 +102,7 @@ class SealedAttempt:
                 if self.recovered:
                     self.ending.take(Ended())
 
-        self._guarded(steps)
+        self._guarded(prepare)
         return not self.ending.over
 
     # ── work ──
@@ -131,7 +131,7 @@ class SealedAttempt:
         self.attendance.run(started)
 
     def _end_agents(self) -> None:
-        """While the lease is held: only its holder may end what works at a vendor."""
+        """End the agents at vendors while the lease is held: only its holder may."""
         if not self.attendance or not self.ending.over or not self.ending.exit_code:
             return
         tried_again = self.number <= self.job.retries and retry.worth_another(statuses.FAILED, self.ending.exit_code)
@@ -153,27 +153,27 @@ class SealedAttempt:
         self.delivery.hold(definition(self.job))
         self.planned = True
 
-    def _guarded(self, steps: Callable[[], None]) -> None:
-        """An error ends the run, with the reason. A refusal does not: another holder has the run by now."""
+    def _guarded(self, action: Callable[[], None]) -> None:
+        """An error in `action` ends the run, with the reason. A stale token is raised: a newer holder has the run."""
         try:
-            steps()
+            action()
         except StaleToken as refused:
             self._note_refusal("result", refused)
             raise
         except LeaseLost as lost:
             self.ending.decide(statuses.LOST, str(lost), lost.exit_code)
         except Error as error:
-            status = statuses.NEEDS_ATTENTION if isinstance(error, Conflict) else self._broken_off()
+            status = statuses.NEEDS_ATTENTION if isinstance(error, Conflict) else self._end_after_error()
             self.ending.decide(status, str(error), error.exit_code)
         except Exception as error:
             # A full disk, a removed folder, a bug of ours: a run that nobody ends would need a person.
             if os.environ.get("NIGHTLATCH_DEBUG"):
                 raise
             reason = f"Nightlatch could not go on: {type(error).__name__}: {error}"
-            self.ending.decide(self._broken_off(), reason, exits.OURS)
+            self.ending.decide(self._end_after_error(), reason, exits.OURS)
 
-    def _broken_off(self) -> str:
-        """Our own error ends the attempt: a command that was running may have acted."""
+    def _end_after_error(self) -> str:
+        """End the command after an error of ours. Returns the status: lost if it was running and may have acted."""
         at_work = self.attendance is not None and self.attendance.began and not self.ending.over
         self.start.command.end()
         return statuses.LOST if at_work else statuses.FAILED
@@ -181,7 +181,7 @@ class SealedAttempt:
     # ── settle ──
 
     def _settle(self, elapsed: float) -> tuple[RunRow, int]:
-        """Mark the key done, and record how it ended: never over the verdict of a newer holder."""
+        """Mark the key done, and record how the attempt ended: never over the verdict of a newer holder."""
         status, reason = self._judged()
         own, left = 0 if status == statuses.SUCCEEDED else self.ending.exit_code, self.ending.left
         if status == statuses.SUCCEEDED and not self.planned and not (self.delivery and self.delivery.settled):
@@ -190,14 +190,14 @@ class SealedAttempt:
             reason = f"left {left} process{'es' if left > 1 else ''} behind; ended"
         if self.delivery and status != statuses.SUCCEEDED:
             reason = self.delivery.kept(reason)
-        shown = self.ending.exit_code_as(status, own, self.lease.lost)
+        exit_code = self.ending.exit_code_as(status, own, self.lease.lost)
         # A lost attempt may have acted.
         doubt = status == statuses.LOST and self.job.when_lost == "doubt"
-        pause = None if doubt else self._pause(status, shown)
+        pause = None if doubt else self._pause(status, exit_code)
         tries = None if pause is None else self.number
         again_at = None if pause is None else self.writer.now() + pause
         held = self.writer.now() + self.job.expires if self.planned and status == statuses.SUCCEEDED else None
-        uncounted = self._counts(status, reason)
+        uncounted = self._count_for_stage(status, reason)
         try:
             ended = patiently(
                 self.lease,
@@ -221,7 +221,7 @@ class SealedAttempt:
                 self.delivery.end(keep=status != statuses.SUCCEEDED or self.planned)
             if self.spending.days:
                 patiently(self.lease, self.spending.days.close)
-            return ended, shown
+            return ended, exit_code
         except (StaleToken, RunEnded) as refused:
             self._note_refusal(f"verdict {status}", refused)
             raise LeaseLost(
@@ -240,7 +240,7 @@ class SealedAttempt:
             return statuses.NEEDS_ATTENTION, self.unended
         if status != statuses.SUCCEEDED:
             return status, reason
-        # Usage that is known only at the end cannot undo the work: a failed run would be done, and paid for, again.
+        # A budget that is found passed only now does not fail the run: it would be done, and paid for, again.
         cap = self.spending.exceeded()
         note = f"passed its budget {cap}" if cap else self.reported.unmetered
         return status, self.recovered or note
@@ -262,8 +262,9 @@ class SealedAttempt:
             return None
         return pause_seconds(self.number, base=self.job.backoff, at_least=self.reported.retry_after)
 
-    def _counts(self, status: str, reason: str) -> str:
-        """What this end counts for its job's stage. For a run by hand: as text that the ledger keeps until then."""
+    def _count_for_stage(self, status: str, reason: str) -> str:
+        """What this end counts for the job's stage: set in the claim, or, for a run by hand, returned as text that the
+        ledger keeps until it is counted."""
         own_cap = status == statuses.OVER_BUDGET and any(
             cap.period == "run" and f"budget {cap} " in f"{reason} " for cap in self.spending.caps
         )

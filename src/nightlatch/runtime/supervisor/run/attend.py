@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from .spending import Spending
 
 INTERRUPTED, SHUT_DOWN, TAKEN = "interrupted", "shut-down", "taken"  # why a command is ended, besides the statuses
-LEFT_ALONE = (TAKEN, SHUT_DOWN, statuses.LOST)  # what works at a vendor goes on: the next holder reattaches
+LEFT_ALONE = (TAKEN, SHUT_DOWN, statuses.LOST)  # agents at a vendor then go on: the next holder reattaches
 
-_IDLE = 0.2  # seconds without a request, after which there is time to load what may be needed later
-_BUSY = 5.0  # seconds: a command that sends requests all the time leaves no such pause
+_IDLE = 0.2  # seconds without a request, after which what may be needed later is loaded
+_BUSY = 5.0  # seconds after which that is loaded even if the command sends requests all the time
 
 
 class Attendance:
@@ -69,8 +69,8 @@ class Attendance:
         checkpoints: Checkpoints | None,
         where: str,
     ) -> None:
-        """`folder`: where its standard output and error are kept. `variables`: for the command, besides ours. `where`:
-        the store's URL."""
+        """`folder`: where its standard output and error are kept. `variables`: for the command, besides NIGHTLATCH_*.
+        `where`: the store's URL."""
         self._writer, self._spending = writer, spending
         self._job, self._lease, self._ending, self._delivery = job, lease, ending, delivery
         self._supervision, self._command = supervision, command
@@ -83,7 +83,7 @@ class Attendance:
             spent_before=spending.before,
             cancelled_by=self._check_requests,
         )
-        self.began = False  # from here on the command may act
+        self.began = False  # True as soon as the command may act
         self._kept = output.KeptOutput(folder)
         self._reported = reported
         self._opened_listener: Listener | None = None
@@ -106,7 +106,7 @@ class Attendance:
         if delivery:
             self._environment = delivery.environment(self._environment)
         else:
-            self._environment.pop("NIGHTLATCH_WORKSPACE", None)  # an outer run's
+            self._environment.pop("NIGHTLATCH_WORKSPACE", None)  # that of an outer run
         self._environment.pop(url.ENV, None)  # the command must not get the store's password
         if job.pass_store:
             from ....store.via_supervisor import PREFIX
@@ -120,7 +120,7 @@ class Attendance:
             self._gateway = metering.open_gateway(
                 job, lease, ledger, writer, spending, self._environment, self._listener, folder
             )
-            self._environment = self._gateway.masked.environment  # its keys are hidden all the same
+            self._environment = self._gateway.masked.environment  # without the vendors' keys, which are still redacted
         if checkpoints:
             checkpoints.hidden, checkpoints.on_item_end = hidden, self._item_ended
         bar = checkpoints.bar if checkpoints else None
@@ -151,16 +151,17 @@ class Attendance:
         return self._opened_listener
 
     def run(self, started: float) -> None:
+        """Start the command, attend it until it has ended, and record what it used."""
         job = self._job
         if job.keep_awake:
             from ....system.awake import keep_awake
 
-            keep_awake(os.getpid())  # a child of ours, ended with the rest when the warden is dismissed
-        place = self._delivery.path if self._delivery else job.cwd
+            keep_awake(os.getpid())  # its process ends with the rest, when the warden is dismissed
+        cwd = self._delivery.path if self._delivery else job.cwd
         limit = None if job.timeout is None else started + job.timeout
         self._until = float("inf") if limit is None else limit
         self.began = True
-        self._supervision.start(self._environment, cwd=place, grace=job.grace, limit=limit)
+        self._supervision.start(self._environment, cwd=cwd, grace=job.grace, limit=limit)
         from ....ledger import tally  # noqa: F401 - every run's end needs these: loaded while its command starts
         from ..afterwards import retention  # noqa: F401
 
@@ -203,7 +204,7 @@ class Attendance:
         return self._agents
 
     def why_ending(self) -> str:
-        """Why it is being ended from outside: a status, INTERRUPTED, SHUT_DOWN or TAKEN; "" if it is not."""
+        """Why the command is being ended from outside: a status, INTERRUPTED, SHUT_DOWN or TAKEN; "" if it is not."""
         if self._lease.lost:
             return TAKEN
         if self._ending.decided:
@@ -226,8 +227,8 @@ class Attendance:
         if not unconfirmed:
             return ""
         names = ", ".join(f"{handle} ({note})" for handle, note in unconfirmed.items())
-        one = advice.command("agent", "cancel", next(iter(unconfirmed)))
-        return f"{why or 'its driver died'}, and the vendor did not confirm the end of {names}: {one}"
+        to_type = advice.command("agent", "cancel", next(iter(unconfirmed)))
+        return f"{why or 'its driver died'}, and the vendor did not confirm the end of {names}: {to_type}"
 
     def _canceller(self, row: AgentRow) -> Canceller:
         from ..agents.by_handle import Canceller
@@ -235,7 +236,7 @@ class Attendance:
         return Canceller(row, self._environment, self._delivery.path if self._delivery else self._job.cwd)
 
     def _item_ended(self, item: str) -> None:
-        """What an item's driver has left at a vendor is ended now, not when the whole batch is over."""
+        """End the agents that the item's driver has left at a vendor now, not when the whole batch is over."""
         if self._agents and self.why_ending() not in LEFT_ALONE:
             for row in self._agents.left(item):
                 self._agents.cancel(row, self._canceller)
@@ -253,11 +254,11 @@ class Attendance:
         while not self._ending.over or reading:
             now = clock.now()
             self._judge(now)
-            again = self._opened_listener.tick(now) if self._opened_listener else float("inf")
+            tick_at = self._opened_listener.tick(now) if self._opened_listener else float("inf")
             wanted = {*reading, *self._socket.descriptors}
             calls = self._gateway.descriptors if self._gateway else ()
             if self._gateway:
-                again = min(again, self._gateway.tick(now))
+                tick_at = min(tick_at, self._gateway.tick(now))
                 wanted.update(calls)
             showing: set[int] = set()
             if not self._ending.over:
@@ -267,7 +268,7 @@ class Attendance:
             sending = showing | set(self._socket.sending) | set(self._gateway.sending if self._gateway else ())
             if (wanted, sending) != polled:
                 poll, polled = _polling(wanted, sending), (wanted, sending)
-            pause = min(self._watch.next_at(now) - now, again - now, clock.SLICE if warm else _IDLE)
+            pause = min(self._watch.next_at(now) - now, tick_at - now, clock.SLICE if warm else _IDLE)
             ready = [fd for fd, _ in poll.poll(max(pause, 0.0) * 1000 + 1)]
             if self._gateway and any(fd in calls for fd in ready):
                 self._gateway.serve()  # first: a call waits for it
@@ -276,7 +277,7 @@ class Attendance:
 
                 warm = True
                 warm_up()
-            asking = []
+            requesting = []
             for fd in ready:
                 if fd in showing:
                     for stream in streams.values():
@@ -284,15 +285,15 @@ class Attendance:
                 elif fd in reports or fd in calls:
                     continue
                 elif fd not in reading:
-                    asking.append(fd)
+                    requesting.append(fd)
                 elif not streams[fd].pump():
                     reading.discard(fd)
             if not self._ending.over:
                 self._take_report()
-            self._socket.serve(asking)
+            self._socket.serve(requesting)
 
     def _check_requests(self) -> str | None:
-        """Take over a budget that a person has set; returns the person that requested the run's end, if any."""
+        """Take over a budget that a person has set; returns the person who requested the run's end, if any."""
         self._spending.refresh(self._writer.run.id)
         return self._writer.cancel_requested()
 

@@ -1,4 +1,4 @@
-"""Holding its lease: open a run in the ledger, and seal it. From then on the attempt is the run's one writer."""
+"""Under the job's lease: open a run in the ledger, and seal it. From then on the attempt is the run's one writer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def open_run(start: Pipeline, key: str, *, lazy: bool = False) -> RunRow:
-    """The run, pending; or as it is, if it may not be opened. `lazy`: it is sealed next."""
+    """The run, pending; or as it is, if it may not be opened. `lazy`: the seal follows, and puts it on the disk."""
     job = start.job
     _read_environment(start)
     if start.after:  # a run that was ended meanwhile is not opened again
@@ -35,7 +35,7 @@ def open_run(start: Pipeline, key: str, *, lazy: bool = False) -> RunRow:
 
 
 def seal(start: Pipeline, lease: Lease, key: str) -> Writer | Verdict:
-    """The run's one writer; or the verdict, when there is nothing to attempt."""
+    """Open and seal the run. Returns its one writer; or the verdict, when there is nothing to attempt."""
     job, store, ledger = start.job, start.store, start.ledger
     opened = open_run(start, key, lazy=True)
     settled = not job.again and store.look(job.name, key) is not None
@@ -65,8 +65,8 @@ def seal(start: Pipeline, lease: Lease, key: str) -> Writer | Verdict:
         # Its last holder may have acted, or a person decided it while we waited for the lease.
         return start.conclude(ended.run, statuses.exit_code(ended.run.status))
     if start.claim and start.claim.gives_up and not settled:
-        lost = writer.finish(statuses.NEEDS_ATTENTION, reason=GAVE_UP)
-        return start.conclude(lost, statuses.exit_code(lost.status))
+        given_up = writer.finish(statuses.NEEDS_ATTENTION, reason=GAVE_UP)
+        return start.conclude(given_up, statuses.exit_code(given_up.status))
     if settled:
         skipped = writer.finish(statuses.SUCCEEDED, exit_code=0, reason="its key is done already")
         end_begun(start, lease, skipped)
@@ -85,8 +85,8 @@ def seal(start: Pipeline, lease: Lease, key: str) -> Writer | Verdict:
 
 
 def end_begun(start: Pipeline, lease: Lease, run: RunRow, *, earlier: bool = True) -> None:
-    """Take an ended run off the list of begun keys; one that needs a person stays on it, for all machines. Not
-    `earlier`: only this attempt, since nobody has looked at what came of those before it."""
+    """Take an ended run off the list of begun keys; a run that needs a person stays on it, for all machines. Without
+    `earlier`, only this attempt is taken off: nobody has looked at what came of those before it."""
     if start.lists_begun and not statuses.needs_person(run.status):
         from .begun import ended
 
@@ -94,13 +94,13 @@ def end_begun(start: Pipeline, lease: Lease, run: RunRow, *, earlier: bool = Tru
 
 
 def _read_environment(start: Pipeline) -> None:
-    """What the command gets, and what of it is hidden in all that is recorded."""
+    """Set the command's variables, and the redactor that hides their secrets in all that is recorded."""
     if start.job.env_file:
         from ...shared import env_file
 
         try:
             start.variables = env_file.variables(start.job)
-        except BadConfig as error:  # the attempt will end with it
+        except BadConfig as error:  # raised when the attempt is prepared
             start.unusable = error
     start.hidden = redaction.secrets({**os.environ, **start.variables})
 

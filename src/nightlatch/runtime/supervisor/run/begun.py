@@ -32,9 +32,9 @@ def entry(ledger: Ledger, job: str, key: str) -> Begun:
 def elsewhere(lease: Lease, ledger: Ledger, run: RunRow) -> list[Begun]:
     """The attempts of this run that other machines began and did not end, and nobody has decided; the newest last."""
     listed = [one for one in lease.begun if one.key == run.key]
-    here = {attempt.token for attempt in ledger.attempts(run.id)} if listed else set()
-    unknown = [one for one in listed if one.token not in here]
-    return [one for one in unknown if not _decision(lease.store, run.job, run.key, one.token)]
+    tokens_here = {attempt.token for attempt in ledger.attempts(run.id)} if listed else set()
+    foreign = [one for one in listed if one.token not in tokens_here]
+    return [one for one in foreign if not _decision(lease.store, run.job, run.key, one.token)]
 
 
 def sentence(one: Begun) -> str:
@@ -42,8 +42,8 @@ def sentence(one: Begun) -> str:
 
 
 def ended(lease: Lease, ledger: Ledger, key: str, *, earlier: bool) -> set[int]:
-    """Which entries to remove when `key` has ended: this attempt's, those `earlier` ones of it, and those of other
-    keys that ended in this ledger while their holder could not reach the store."""
+    """The tokens of the entries to remove when `key` has ended: this attempt's, with `earlier` also those of the key's
+    earlier attempts, and those of other keys that ended in this ledger while their holder could not reach the store."""
     ours = {lease.token, *(one.token for one in lease.begun if one.key == key and earlier)}
     return ours | {one.token for one in lease.begun if one.key != key and _ended_here(ledger, lease.name, one)}
 

@@ -1,4 +1,4 @@
-"""A job of nightlatch.toml that is started without a claim: what its row has to know of that."""
+"""A job of nightlatch.toml that is started without a claim: what its row has to record."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ def approved_claim(start: Pipeline, key: str) -> Claimed | None:
 
 
 def stage(start: Pipeline) -> str:
-    """The job's stage; its row is made if the store does not know it yet. The same for a batch and a job."""
+    """The job's stage; its row is made if the store does not know it yet."""
     return stages.of(counting.known_row(start.store, start.ledger, start.job), start.job.stage)
 
 
 def uncounted(attempt: SealedAttempt, status: str, *, clean: bool, own_cap: bool) -> str:
+    """The attempt's end as text, which the ledger keeps until it is counted."""
     end = End(
         id=attempt.lease.grant, status=status, definition=definition(attempt.job), stage=attempt.start.stage,
         clean=clean, own_cap=own_cap,
@@ -50,5 +51,5 @@ def uncounted(attempt: SealedAttempt, status: str, *, clean: bool, own_cap: bool
 
 
 def count(start: Pipeline) -> None:
-    """What this start, and earlier ones that were killed at this point, left uncounted."""
+    """Count the end of this start, and those of earlier starts that were killed before they could."""
     counting.count_rest(start.store, start.ledger, start.job.name, start.job.stage)

@@ -1,9 +1,9 @@
-"""The supervisor's side of a claim: it was started for a slot, by a scheduler that may be gone since.
+"""The supervisor's side of a claim: a scheduler, which may be gone by now, started this supervisor for a slot.
 
     begin (holding the lease, before the ledger is sealed) → the attempt → end, or wait (before the lease is released)
 
-Each is a move of the job's row that compares the claim's id, and that it has not ended. One that was taken over
-meanwhile misses: then nothing is started.
+Each is a move of the job's row, made only while the claim has our id and is open. If another process has taken the
+claim over, nothing is started.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class Claimed:
     def __init__(self, job: Job, claim: str) -> None:
         self.job, self.id = job, claim
         self.gives_up = False  # too many starts came to nothing: a person has to look
-        self._attempts = 0  # of the run, before this start
+        self._attempts = 0  # those of the run before this start
         self.closed = False  # ended, or taken over
-        self.stage = ""  # the job's when it was begun
-        self.holding = False  # its writes wait for an approval
+        self.stage = ""  # the job's stage when the claim was begun
+        self.holding = False  # the run's writes wait for an approval
         self.clean = self.own_cap = False  # as in `End`
 
     # ── before the lease ──
 
     def closed_by(self, known: RunRow | None, publishes: bool = False) -> bool:
-        """Has the run of this slot ended already, or may no more attempts of it be made by a schedule? A lost one may
-        be tried again, where the job says so; one that only `publishes` always."""
+        """Has the run of this slot ended, so that a schedule makes no more attempts? A lost run may be tried again, a
+        limited number of times, if the job says so; a lost run that only `publishes`, always."""
         self._attempts = _started(known)
         if known is None or not statuses.is_terminal(known.status):
             return False
@@ -66,7 +66,7 @@ class Claimed:
         return known.attempt >= max(STARTS, self.job.retries + 1)
 
     def begin(self, store: Store, ledger: Ledger, lease: Lease) -> None:
-        """Write the grant into the claim; raises `Busy` if another has taken it over, or ended it."""
+        """Write the grant into the claim; raises `Busy` if another process has taken it over, or ended it."""
 
         def begun(row: Row, claim: Claim) -> Row:
             self.gives_up = claim.starts > STARTS
@@ -103,19 +103,19 @@ class Claimed:
         start_new_thread(follow, ())
 
     def waits_unstarted(self, store: Store) -> bool:
-        """Must it be approved before anything of it begins?"""
+        """Must the run be approved before its command is started?"""
         row = read_row(store, self.job.name)
         claim = row.claim if row else None
         return row is not None and claim is not None and self._holds(row, claim) == stages.START
 
     def _approved(self, store: Store) -> str:
-        """What of it was approved, its writes or its start; "": nothing."""
+        """What was approved: the run's writes or its start; "": nothing."""
         row = read_row(store, self.job.name)
         held = row.claim.held if row and row.claim else None
         return str(held["what"]) if held and "word" in held else ""
 
     def _holds(self, row: Row, claim: Claim) -> str:
-        """What it holds back until it is approved."""
+        """What the run holds back until it is approved: its writes, its start or nothing."""
         if claim.held and "word" in claim.held:
             return stages.NOTHING
         return stages.held_back(stages.of(row, self.job.stage), self.job.holds)
@@ -123,7 +123,7 @@ class Claimed:
     # ── at the end ──
 
     def settle(self, store: Store, ledger: Ledger, verdict: Verdict) -> None:
-        """What the verdict means for the claim: it ends, or it waits for the next try."""
+        """End the claim, or let it wait for an approval or its next try, as the verdict says."""
         if verdict.held:
             self.hold(store, ledger, verdict)
         elif verdict.status == statuses.WAITING:
@@ -133,21 +133,26 @@ class Claimed:
         ):
             self.leave(store, ledger, store.clock())
         elif verdict.status not in (statuses.RUNNING, statuses.PENDING):
-            made = verdict.attempt if not self.gives_up else self._attempts
+            attempts = verdict.attempt if not self.gives_up else self._attempts
             status = statuses.SUCCEEDED if verdict.status == "skipped" else verdict.status
-            reason = "" if made else slots.NOT_STARTED
+            reason = "" if attempts else slots.NOT_STARTED
             self.end(
-                store, ledger, status, ran=bool(made) or status == statuses.SUCCEEDED, reason=reason, run=verdict.run
+                store,
+                ledger,
+                status,
+                ran=bool(attempts) or status == statuses.SUCCEEDED,
+                reason=reason,
+                run=verdict.run,
             )
 
     def settle_here(self, store: str | None, verdict: Verdict) -> None:
-        """The same between two tries, when nothing is held or open."""
+        """As `settle`, between two tries, when no lease is held and no store is open."""
         where = url.resolve(store)
         self.settle(url.connect(where), open_for(where), verdict)
 
     def end(self, store: Store, ledger: Ledger, status: str, *, ran: bool, reason: str = "", run: str = "") -> None:
         now, host = store.clock(), identity.host()
-        end: End | None = None  # of the claim, which is the same at every try
+        end: End | None = None  # made once, however often the move is tried
 
         def ended(row: Row, claim: Claim) -> Row:
             nonlocal end
@@ -169,10 +174,10 @@ class Claimed:
         )  # fmt: skip
 
     def hold(self, store: Store, ledger: Ledger, verdict: Verdict) -> None:
-        """It waits for an approval, and only that begins it."""
+        """Let the claim wait for an approval, without which nothing more of the run is started."""
         run = ledger.run(verdict.run)
         if run is None or run.held is None:
-            return  # decided meanwhile, which the next look at the row finds
+            return  # decided meanwhile, as the next look at the row will find
         held = plan_facts(run, store, clean=self.clean)
 
         def waiting(row: Row, claim: Claim) -> Row:
@@ -181,7 +186,7 @@ class Claimed:
         self._move(store, ledger, waiting)
 
     def wait(self, store: Store, ledger: Ledger, until: float) -> None:
-        """Let the claim wait for its next try, by this supervisor; if it is overdue, another may make it."""
+        """Let the claim wait for its next try by this supervisor; any scheduler may make the try when it is overdue."""
 
         def waiting(row: Row, claim: Claim) -> Row:
             # 0 means that it does not wait, so a try that is due now gets a later time.
@@ -196,11 +201,11 @@ class Claimed:
     # ── when there is no attempt ──
 
     def not_begun(self, store: Store, ledger: Ledger, why: Error) -> None:
-        """Nothing was started, for a reason that is not a lost start."""
+        """Record why nothing was started, unless the store was unreachable."""
         if self.closed or isinstance(why, StoreUnreachable):
             return  # the scheduler that finds the claim starts it again
         if isinstance(why, Busy):
-            self._held(store, ledger, why)
+            self._lease_held(store, ledger, why)
         elif isinstance(why, InDoubt):
             known = ledger.find(self.job.name, self.job.key)
             status = known.status if known else statuses.NEEDS_ATTENTION
@@ -209,7 +214,7 @@ class Claimed:
         else:
             self.end(store, ledger, statuses.FAILED, ran=False, reason=f"{slots.NOT_STARTED}: {why}"[:500])
 
-    def _held(self, store: Store, ledger: Ledger, busy: Busy) -> None:
+    def _lease_held(self, store: Store, ledger: Ledger, busy: Busy) -> None:
         known = ledger.find(self.job.name, self.job.key)
         if known and known.status == statuses.WAITING and known.due:
             return self.leave(store, ledger, known.due)
@@ -223,7 +228,7 @@ class Claimed:
     # ── moving the row ──
 
     def _move(self, store: Store, ledger: Ledger, change: Callable[[Row, Claim], Row]) -> tuple[Row, Row] | None:
-        """Change the row as long as the claim is ours and open; the row before and after. None if it is not."""
+        """Change the row as long as the claim is ours and open. Returns the row before and after; None if it is not."""
         while True:
             row = read_row(store, self.job.name)
             claim = row.claim if row else None
@@ -236,7 +241,7 @@ class Claimed:
 
 
 def _started(known: RunRow | None) -> int:
-    """How many attempts of the run were begun; one that gave the slot up started nothing."""
+    """How many attempts of the run were begun; an attempt that gave the slot up started nothing."""
     if known is None:
         return 0
     gave_up = known.status == statuses.NEEDS_ATTENTION and known.reason == GAVE_UP
@@ -244,7 +249,7 @@ def _started(known: RunRow | None) -> int:
 
 
 def _key_of_holder(ledger: Ledger, busy: Busy) -> str:
-    """The key that the lease's holder works on; "": none, as when it resolves or reaps."""
+    """The key that the lease's holder works on; "": none, as in `resolve` and `reap`."""
     record = busy.record
     if record is None or not record.grant:
         return ""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def new_row(job: Job, now: float) -> Row:
-    """The row of a job that the store does not know yet: it begins with its next slot, in the stage of its file."""
+    """The row of a job that the store does not know yet: it begins with the next slot, in the job's declared stage."""
     begin = float(int(now))
     due = float(parse(job.schedule, find(job.tz)).next(begin)) if job.schedule else NEVER
     text = "\n".join((*job.schedule, job.tz)) if job.schedule else ""
@@ -38,7 +38,7 @@ def new_row(job: Job, now: float) -> Row:
 
 
 def known_row(store: Store, ledger: Ledger, job: Job) -> Row:
-    """The job's row, made if there is none; a definition of this file that is new comes into force, journaled."""
+    """The job's row, made if there is none. If the job's definition is new, the row takes it, and it is journaled."""
     mine, shared = definition(job), ledger.many_machines or store.lists_begun
     while True:
         row = read_row(store, job.name)
@@ -55,12 +55,12 @@ def known_row(store: Store, ledger: Ledger, job: Job) -> Row:
 
 
 def is_edited_by_hand(job: Job) -> bool:
-    """Was it started with flags that change the job? Then it is not evidence for the job in the file."""
+    """Was the job started with flags that change it? Then its runs are not evidence for the job in nightlatch.toml."""
     return "\nby hand:\n" in job.defined_as
 
 
 def count(store: Store, ledger: Ledger, job: str, end: End, configured: str = "", run: str = "") -> Row | None:
-    """Count an end, if nobody has; returns the row after it. None: the store does not know the job."""
+    """Count an end, unless it is counted already; returns the row after that. None: the store does not know the job."""
     while True:
         row = read_row(store, job)
         if row is None:
@@ -98,7 +98,7 @@ def journal_stage(ledger: Ledger, row: Row) -> None:
 
 
 def pack(end: End) -> str:
-    """For the ledger, until it is counted."""
+    """An end as text, which the ledger keeps until it is counted."""
     words = (end.id, end.status, end.stage, end.definition, str(int(end.clean)), str(int(end.own_cap)))
     return " ".join(word or "-" for word in words)
 
@@ -116,7 +116,7 @@ def count_rest(store: Store, ledger: Ledger, job: str, configured: str = "") -> 
 
 
 def change_stage(store: Store, ledger: Ledger, job: str, change: Callable[[Row], Row]) -> Row:
-    """Move a job's row to what `change` makes of it, and journal that."""
+    """Change the stage in a job's row by `change`, and journal it. Returns the new row."""
     while True:
         row = read_row(store, job)
         assert row

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 class Ending:
     def __init__(self, supervision: Supervision | None = None) -> None:
-        """`supervision`: whose signals may have ended it; None where nothing can be lost."""
+        """`supervision`: its signals may have ended the attempt; None for a dry-run, which has no lease to lose."""
         self._supervision = supervision
         self.over = False
-        self.decided: tuple[str, str] | None = None  # the status and reason that it is ended with from outside
+        self.decided: tuple[str, str] | None = None  # status and reason, if it is ended from outside
         self.exit_code = 0  # the command's own; 128 + N if signal N ended it
-        self.why = ""  # what ended it, in the warden's words
-        self.left = 0  # how many processes it left behind
+        self.why = ""  # what ended the command, as the warden reports it
+        self.left = 0  # how many processes the command left behind
 
     def take(self, report: Report) -> None:
-        """Take the work's last report. The first one counts."""
+        """Take a report that the work has ended. Of two such reports by the warden, the first counts."""
         match report:
             case Ended() if not self.over:
                 self.over, self.exit_code, self.why, self.left = True, report.exit_code, report.why, report.left
@@ -37,7 +37,7 @@ class Ending:
                 self.decide(statuses.LOST, "its warden was killed; all it had started was ended", exits.OURS)
 
     def decide(self, status: str, reason: str, exit_code: int) -> None:
-        """End it with this status, whatever the command did."""
+        """End the attempt with this status, whatever the command did."""
         self.decided, self.over, self.exit_code, self.why, self.left = (status, reason), True, exit_code, "", 0
 
     @property
@@ -50,7 +50,7 @@ class Ending:
 
     @property
     def was_interrupted(self) -> bool:
-        """Did it end because a signal asked us to end? A shutdown may reach the command before us."""
+        """Did the command end because a signal asked us to end? A shutdown may reach the command before us."""
         return not self.decided and (self.why == warden.SIGNALLED or bool(self.end_signal and self.exit_code))
 
     def abandoned(self, reported: Reported) -> None:
@@ -60,14 +60,14 @@ class Ending:
             reported.failure = reported.failure or f"its process ended in the middle of the effect {reported.abandoned}"
 
     def complained(self, reported: Reported, why: str) -> None:
-        """Its last output says that it has failed, whatever its exit code."""
+        """A command whose last output says why it failed has failed, whatever its exit code."""
         if why and not self.exit_code:
             self.exit_code, reported.failure = 1, reported.failure or why
 
     def judged(
         self, lost: LeaseLost | None, timeout: float | None, reported: Reported, *, done: bool = False
     ) -> tuple[str, str]:
-        """(status, reason). `done`: it reported that all is done; a later request to end changes nothing."""
+        """(status, reason). `done`: a batch reported that all is done; a later request to end changes nothing."""
         if lost or self.why == warden.LOST:
             return statuses.LOST, str(lost or "the lease was lost")
         if self.why == warden.TIMED_OUT:
@@ -90,7 +90,7 @@ class Ending:
         return status, reported.failure or (f"in doubt: {doubts}" if doubts else f"exit code {self.exit_code}")
 
     def exit_code_as(self, status: str, own: int, lost: LeaseLost | None) -> int:
-        """What its start exits with. `own`: the command's exit code, 0 if it succeeded."""
+        """The exit code of the start. `own`: the command's exit code, 0 if it succeeded."""
         if status in (statuses.SUCCEEDED, statuses.FAILED):
             return own
         if status in (statuses.LOST, statuses.CANCELLED) and not lost and self.was_interrupted:

@@ -1,4 +1,4 @@
-"""The kept output of a run, read: whole, its end, or as it grows."""
+"""Read the kept output of a run: all of it, its end, or as it grows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 16
 _LOOK_EVERY = 0.2  # seconds between two looks at a growing file
-_TAIL = 1 << 14  # bytes that the last lines are looked for in
+_TAIL = 1 << 14  # bytes at the end, in which the last lines are looked for
 
 
 def folder_of(store_folder: str, run: str) -> str:
@@ -38,7 +38,7 @@ def read(folder: str) -> Iterator[bytes]:
 
 
 def follow(folder: str, has_ended: Callable[[], bool]) -> Iterator[bytes]:
-    """All that is kept, and then what is added, until `has_ended()`; nothing that was written before that is missing.
+    """All that is kept, and then what is added, until `has_ended()`; nothing written before the end is missing.
 
     A file that has become `output.1` meanwhile is read to its end first.
     """
@@ -71,11 +71,11 @@ def follow(folder: str, has_ended: Callable[[], bool]) -> Iterator[bytes]:
 
 
 def _moved(fd: int, path: str) -> bool:
-    """Has the file been replaced? (Checked before the rest is read: a moved file is no longer written to.)"""
+    """Has the open file become `output.1`? Ask before reading the rest: a moved file is no longer written to."""
     try:
         return not os.path.samestat(os.fstat(fd), os.stat(path))
     except FileNotFoundError:
-        return False  # about to be made, or removed for good
+        return False  # a new `output` is about to be made, or all was removed
 
 
 def _rest(fd: int) -> Iterator[bytes]:

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from ....system.redaction import Redactor
     from ..batches.bar import Bar
 
-CAP = 16 << 20  # bytes of one file; then it becomes `output.1`, and the previous one is dropped
+CAP = 16 << 20  # bytes of `output`; then it becomes `output.1`, in place of the previous one
 
 _CHUNK = 1 << 16
-_ROOM = 4096  # bytes that a pipe which has room takes at once
+_ROOM = 4096  # bytes that a writable pipe takes without blocking
 
 
 class KeptOutput:
-    """The kept output of one attempt: `output` in its folder, and `output.1` before it. What cannot be kept, since the
-    disk is full, is shown all the same."""
+    """The kept output of one attempt: `output` in its folder, and `output.1` before it. What cannot be kept, as when
+    the disk is full, is shown all the same."""
 
     _complained = False
 
@@ -56,9 +56,9 @@ class KeptOutput:
         return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
-def _own(screen: int) -> int:
-    """Open the terminal again, non-blocking: it may have room and still block a writer. Setting that on the inherited
-    descriptor would change it for every process that has it."""
+def _nonblocking(screen: int) -> int:
+    """The terminal, opened again: one that polls as writable may still block a writer, and O_NONBLOCK on the inherited
+    descriptor would change it for every process that shares it. What is not a terminal is returned as it is."""
     try:
         return os.open(os.ttyname(screen), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -69,13 +69,13 @@ class OutputStream:
     """One stream of the command: what is read from `source` is redacted, shown on `screen` and kept."""
 
     def __init__(self, source: int, screen: int, kept: KeptOutput, hidden: Redactor, bar: Bar | None = None) -> None:
-        self.source, self.screen, self._kept, self._bar = source, _own(screen), kept, bar
+        self.source, self.screen, self._kept, self._bar = source, _nonblocking(screen), kept, bar
         self._redacted = Redacted(hidden)
         self._unshown = memoryview(b"")
-        self.tail = b""  # the end of it, where usage may be found in a final JSON
+        self.tail = b""  # the end of the output, where a final JSON may have usage
 
     def pump(self) -> bool:
-        """Read what there is; False at the end."""
+        """Read what there is, keep it and show it; False at the end of the stream."""
         data = os.read(self.source, _CHUNK)
         shown = self._redacted.feed(data)
         self.tail = (self.tail + shown)[-_CHUNK * 4 :]
@@ -103,7 +103,7 @@ class OutputStream:
             while self._unshown and _has_room(self.screen, None if wait else 0.0):
                 self._unshown = self._unshown[os.write(self.screen, self._unshown[:_ROOM]) :]
         except BlockingIOError:
-            pass  # it has room for less than a character
+            pass  # the terminal has no room after all
         except OSError:
             self.screen = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)  # the screen is gone; the run goes on
             self._unshown = self._unshown[:0]
@@ -119,7 +119,7 @@ class OutputStream:
 
 
 def _has_room(fd: int, patience: float | None) -> bool:
-    """May something be written to it without waiting, at the latest after `patience` seconds? None: wait for that."""
+    """Can `fd` be written to without blocking? Waits `patience` seconds for that; None: as long as it takes."""
     poll = select.poll()
     poll.register(fd, select.POLLOUT)
     return bool(poll.poll(None if patience is None else patience * 1000))

@@ -1,7 +1,8 @@
-"""Pings for a monitor outside, as Healthchecks reads them: a run begins, and how it ended.
+"""Pings to an external monitor, as Healthchecks reads them: that a run begins, and how it ended.
 
 A separate process sends each ping, in up to three tries: a server that hangs, refuses or fails delays no run and
-changes no verdict. The process for the beginning is ended with the run; the last one outlives the supervisor.
+changes no verdict. The process for the first ping is ended with the run; the one for the last outlives the
+supervisor.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from ...shared.verdict import Verdict
 
 _TIMEOUT = 10.0  # seconds for a try
-_PAUSES = (1.0, 5.0)
+_PAUSES = (1.0, 5.0)  # seconds between the tries
 
 
 def begin(url: str) -> None:
@@ -25,23 +26,23 @@ def begin(url: str) -> None:
 
 
 def end(url: str, verdict: Verdict) -> None:
-    held = verdict.status == statuses.WAITING  # for an approval, or for its next try
-    suffix = "/log" if held else "" if verdict.status == statuses.SUCCEEDED else "/fail"
+    waits = verdict.status == statuses.WAITING  # for an approval, or for its next try
+    suffix = "/log" if waits else "" if verdict.status == statuses.SUCCEEDED else "/fail"
     _start(url, suffix, verdict.line())
 
 
 def _start(url: str, suffix: str, body: str) -> None:
-    # Without our lineage: it is not part of the run, and must not be taken for something that the run left behind. The
-    # address goes through a pipe: everybody can see command lines, and the address is a secret.
+    # Without our variables: the process is not part of the run, and must not be taken for something that the run left
+    # behind. The URL is a secret and everybody can see command lines, so it goes through a pipe.
     env = {name: text for name, text in os.environ.items() if not name.startswith("NIGHTLATCH_")}
-    words = [sys.executable, "-P", "-S", "-c", _PROGRAM]
+    argv = [sys.executable, "-P", "-S", "-c", _PROGRAM]
     try:
         process = subprocess.Popen(
-            words, env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip
     except OSError:
-        return  # no process can be started: the run goes on without
+        return  # no process can be started: the run goes on without a ping
     assert process.stdin
     with process.stdin as stdin:
         stdin.write(f"{url.rstrip('/')}{suffix}\n{body}".encode(errors="replace"))  # two lines: they fit the pipe

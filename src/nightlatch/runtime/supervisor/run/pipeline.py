@@ -2,7 +2,7 @@
 
     look → hold (lease, keeper, gates) → begin (open and seal the ledger) → attempt → conclude
 
-Each step is a method or a file of this name, in this order.
+Each step is a method or a file of that name, in this order.
 """
 
 from __future__ import annotations
@@ -49,27 +49,27 @@ class Pipeline(Preflight):
         self.checkpoints, self.claim = checkpoints, claim
         self.delivery: Delivery | None = None
         self.attempt: SealedAttempt | None = None
-        self.number = 1  # of this try, counted across supervisors
+        self.number = 1  # which try this is, counted across supervisors
         self.elsewhere: list[Begun] = []  # attempts of this key that other machines began and did not end
-        self.publishes = False  # a plan of it was approved: the command is not run again
+        self.publishes = False  # a plan of the run was approved: the command is not run again
         self.edited = False  # the job was edited while its run waited, unstarted, for an approval
         self.unsealed = ""  # the key whose lease could not be taken, because a gate could not be sealed
         self.variables = dict(job.env)  # for the command, with those of its env_file
-        self.unusable: BadConfig | None = None  # why that file cannot be used
-        self.stage = ""  # of a job in nightlatch.toml that was started by hand
+        self.unusable: BadConfig | None = None  # why the env_file cannot be used
+        self.stage = ""  # the job's, if it is in nightlatch.toml and was started by hand
 
     def go(self) -> Verdict:
         deaf = self.checkpoints is not None  # a batch's driver, which unblocks signals when it is ready
         metered = self.job.meter == "output"
-        self.command = CommandWork(self._words(), captured=(1, 2), deaf=deaf, metered=metered)
+        self.command = CommandWork(self._argv(), captured=(1, 2), deaf=deaf, metered=metered)
         self.supervision = Supervision(self.command, url.folder_of(self.where) if self.large else self.store.folder)
         try:
             with self.supervision:
                 return self._claimed() if self.claim else self._unclaimed()
         finally:
-            self.supervision.close()  # until the next attempt no command could get the signals
+            self.supervision.close()  # until the next try there is no command to forward signals to
 
-    def _words(self) -> list[str]:
+    def _argv(self) -> list[str]:
         """What the warden starts."""
         if not self.job.require and not self.job.ensure:
             return self.job.command
@@ -82,14 +82,14 @@ class Pipeline(Preflight):
         if isinstance(key, verdicts.Verdict):
             return key
         if not self.job.file:
-            return self._attempt(self._take(key), key)
+            return self._attempt(self._take_lease(key), key)
         from . import by_hand
 
         self.claim = by_hand.approved_claim(self, key)
         if self.claim:
             return self._claimed()
         self.stage = by_hand.stage(self)
-        verdict = self._attempt(self._take(key), key)
+        verdict = self._attempt(self._take_lease(key), key)
         by_hand.count(self)
         return verdict
 
@@ -98,7 +98,7 @@ class Pipeline(Preflight):
         return self.conclude(known, exits.DONE) if self.claim else super()._held(known)
 
     def _claimed(self) -> Verdict:
-        """The same for a slot that was claimed: the claim is begun under the lease, and ended before its release."""
+        """As `_unclaimed`, for a claimed slot: the claim is begun under the lease, and ended before its release."""
         assert self.claim
         claim = self.claim
         try:
@@ -111,21 +111,21 @@ class Pipeline(Preflight):
             if claim.waits_unstarted(self.store):
                 held = self.ledger.hold(self._open(key).id, self.store.clock() + self.job.expires)
                 if held.held is not None:
-                    claim.clean = True  # once it is approved, its end decides
+                    claim.clean = True  # so far; once the run is approved, its end decides
                     verdict = self.conclude(held, exits.DONE)
                     claim.settle(self.store, self.ledger, verdict)
                     return verdict
-            lease = self._take(key)
+            lease = self._take_lease(key)
             claim.begin(self.store, self.ledger, lease)
             claim.follow_cancel(self.store, self.ledger, lease)
             verdict = self._attempt(lease, key)
         except (GateUnreachable, OtherStore, StaleToken, StoreUnreachable):
-            raise  # it is tried again, or the scheduler that finds the claim decides
+            raise  # it is tried again here, or by the scheduler that finds the claim
         except Error as why:
             claim.not_begun(self.store, self.ledger, why)
             raise
-        verdict_of = verdict
-        patiently(lease, lambda: claim.settle(self.store, self.ledger, verdict_of))
+        final = verdict
+        patiently(lease, lambda: claim.settle(self.store, self.ledger, final))
         return verdict
 
     def _ended_before(self, key: str) -> Verdict | None:
@@ -138,7 +138,7 @@ class Pipeline(Preflight):
 
     # ── hold ──
 
-    def _take(self, key: str) -> Lease:
+    def _take_lease(self, key: str) -> Lease:
         if self.job.workspace:
             from ..publishing.delivery import Delivery
 
@@ -170,7 +170,7 @@ class Pipeline(Preflight):
         return entry(self.ledger, self.job.name, key)
 
     def give_up(self, why: Error) -> Verdict:
-        """No lease, nothing begun: a person has to repair the gate."""
+        """Record that nothing was begun, since a person has to repair the gate; returns the verdict."""
         from ..leases.unsealed import record
 
         waits = record(self.ledger, self._open(self.unsealed), why, self.host)
@@ -179,14 +179,14 @@ class Pipeline(Preflight):
     # ── begin ──
 
     def _attempt(self, lease: Lease, key: str) -> Verdict:
-        # Loaded here, since the warden, which is forked before, needs nothing of it.
+        # Imported after the warden is forked, which does not need them.
         from .attempt import SealedAttempt
         from .begin import seal
 
         writer = seal(self, lease, key)
         if isinstance(writer, verdicts.Verdict):
             return writer
-        lease.ended.clear()  # from here on the work may act: only its end takes it off the list
+        lease.ended.clear()  # from here on the work may act: only its end takes the key off the list
         self.attempt = SealedAttempt(self, lease, writer, self.number)
         return self.conclude(*self.attempt.make())
 
@@ -198,7 +198,7 @@ class Pipeline(Preflight):
     # ── conclude ──
 
     def conclude(self, run: RunRow, exit_code: int) -> Verdict:
-        """The verdict, added to runs.log."""
+        """Make the verdict, and add it to runs.log."""
         verdict = verdicts.of(
             run,
             exit_code=exit_code,

@@ -1,4 +1,5 @@
-"""The first step of a run: is there anything to do? Looking claims nothing and changes nothing."""
+"""The first step of a run: is there anything to do? It takes no lease, and records only decisions that a person made on
+another machine."""
 
 from __future__ import annotations
 
@@ -24,25 +25,26 @@ if TYPE_CHECKING:
 
 
 class Preflight:
-    """A job, its store and its ledger; what is done of it, and what it has spent."""
+    """A job with its store, its ledger and what it has spent."""
 
     def __init__(self, job: Job, store: str | None, after: RunRow | None = None) -> None:
-        """`after`: the run as it was left by the try before this one, if that was ours too."""
+        """`after`: the run as the try before this one left it, if this process made that try."""
         self.job, self.where, self.after = job, url.resolve(store), after
         self.host, self.reported = identity.host(), Reported()
         # A large database driver is loaded after the warden is forked, which does not need it.
         scheme = url.scheme_of(self.where)
         self.large = scheme is not None and scheme.large
         if not self.large:
-            self._name_store()
+            self._open_store()
 
-    def _name_store(self) -> None:
+    def _open_store(self) -> None:
         self.store = url.connect(self.where)
         self.ledger: Ledger = open_for(self.where)
         self.spending = Spending(self.job, self.ledger, self.reported, self.store)
 
     def look_only(self) -> str | Verdict:
-        """As `look`, without claiming afterwards: so also raise if another works on it, or left it in doubt."""
+        """As `look`, for a caller that takes no lease afterwards: also raises if another process works on the key, or
+        left it in doubt."""
         key = self.look()
         known = self.ledger.find(self.job.name, key) if isinstance(key, str) else None
         if known and known.status == statuses.RUNNING:
@@ -60,13 +62,13 @@ class Preflight:
     def look(self) -> str | Verdict:
         """The key to work on; or the verdict, when there is nothing to do."""
         if self.large:
-            self._name_store()
-        key = self.after.key if self.after else self.job.key or self._unfinished()
+            self._open_store()
+        key = self.after.key if self.after else self.job.key or self._key_by_hand()
         done = None if self.job.again else self.store.look(self.job.name, key)
         known = self.ledger.find(self.job.name, key)
         if known and statuses.needs_person(known.status) and (decided := self._decision(known)):
             status, by = decided
-            known = self.ledger.resolve(known.id, status, by)  # on another machine; this ledger learns of it now
+            known = self.ledger.resolve(known.id, status, by)  # decided on another machine: recorded here now
         if known and statuses.needs_person(known.status):
             from ..leases import unsealed
 
@@ -93,9 +95,9 @@ class Preflight:
         if known and known.status == statuses.WAITING and not settled:
             self.check_due(known)
         if known and self.only_publishes(known):
-            return key  # what it made is paid for, and lands
-        if known and (over := self._given_up(known)):
-            return over
+            return key  # its approved result is paid for already, and only lands
+        if known and (given_up := self._given_up(known)):
+            return given_up
         self.spending.count_earlier(known)
         self.spending.afford()
         if self.spending.metered_by(self.job) == GATEWAY:
@@ -106,14 +108,14 @@ class Preflight:
         return key
 
     def _decision(self, known: RunRow) -> tuple[str, str] | None:
-        """What a person has decided about it on any machine: the status, and the person's name."""
+        """What a person has decided about the run on any machine: the status, and the person's name."""
         from . import begun
 
         decided = begun.decision(self.store, self.ledger, known)
         return begun.outcome(decided) if decided else None
 
     def only_publishes(self, run: RunRow) -> bool:
-        """Was a plan of it approved? Then its next attempt only publishes. (An approved start runs the command.)"""
+        """Was a plan of the run approved? Then its next attempt only publishes. (Approved starts run the command.)"""
         if not run.approved:
             return False
         from ..publishing import held
@@ -121,18 +123,18 @@ class Preflight:
         return bool(held.planned(self.ledger, run.id))
 
     def _held(self, known: RunRow) -> Verdict:
-        """Only an approval begins it."""
+        """Raises `InDoubt`: only an approval lets the run go on."""
         from ....ledger.decisions import held_message
 
         raise InDoubt(held_message(known))
 
     def _given_up(self, known: RunRow) -> Verdict | None:
-        """How the run of a slot ended, if it has had its attempts: a cron line that fires every quarter of an hour
-        would try for ever. The next slot is the next try."""
+        """The verdict of a slot's run that has had all its attempts, else None: a cron line that fires every quarter of
+        an hour would try for ever. Work goes on with the next slot."""
         if self.job.again or self.after or known.status not in statuses.AGAIN or not self.is_spent(known):
             return None
-        made = self.ledger.attempts_since_retry(known)
-        reason = f"{made} attempts were made at this slot; allow another: {advice.command('retry', known.id)}"
+        attempts = self.ledger.attempts_since_retry(known)
+        reason = f"{attempts} attempts were made at this slot; allow another: {advice.command('retry', known.id)}"
         code = statuses.exit_code(known.status, known.exit_code)
         return replace(verdict.of(known, exit_code=code, host=self.host, at=clock.wall()), reason=reason, tried=False)
 
@@ -143,7 +145,7 @@ class Preflight:
 
     def check_due(self, run: RunRow) -> None:
         """Raise `Busy` while the next try of a waiting run is not due. Between our own tries we have already
-        waited, by a clock that nobody sets."""
+        waited, by a clock that cannot be set."""
         if self.after or retry.is_due(run.due, now := self.ledger.clock()):
             return
         left = duration.show(int((run.due or now) - now) + 1)
@@ -152,9 +154,9 @@ class Preflight:
             f"{advice.command('retry', run.id)}; end it: {advice.command('cancel', run.id)}"
         )
 
-    def _unfinished(self) -> str:
-        """The key of a run by hand: that of the newest run, if that is by hand and unfinished, unless a new one is
-        asked for. Never a run with an explicit key: that key would count as done, whatever is run now."""
+    def _key_by_hand(self) -> str:
+        """The key of a run by hand: that of the newest run, if that is by hand and unfinished, unless the job asks
+        for a new one. Never an explicit key: it would then count as done, whatever command is run now."""
         if not self.job.new:
             newest = self.ledger.newest(self.job.name)
             if (

@@ -1,4 +1,4 @@
-"""A start that was refused is recorded, and leaves no run."""
+"""Record a refused start, of which there is no run."""
 
 from __future__ import annotations
 

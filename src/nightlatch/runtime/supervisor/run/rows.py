@@ -1,4 +1,4 @@
-"""A job's row in the store, read and moved."""
+"""Read and move a job's row in the store."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def move_row(store: Store, ledger: Ledger, row: Row, new: Row) -> bool:
         ledger.slots.put((row.job, record) for record in row.records_missing_in(new))
     move = row.move_to(replace(new, by=identity.host()), identity.new_id())
     try:
-        won = store.advance([move])[0]
+        moved = store.advance([move])[0]
     except StoreUnreachable:
         clock.sleep(0.2)
-        won = store.advance([move])[0]  # only the reply may be lost: sent again, it finds its own id
-    if won and new.records != row.records:
-        # For readers of the ledger alone: the row has them, and the process that moves it next writes them down first.
+        moved = store.advance([move])[0]  # if only the reply was lost, the move finds its own id
+    if moved and new.records != row.records:
+        # Only for readers of the ledger: the row has these records, and the next move writes what it drops first.
         ledger.slots.put(((row.job, record) for record in new.records_missing_in(row)), lazy=True)
-    return won
+    return moved

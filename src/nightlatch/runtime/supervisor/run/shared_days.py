@@ -1,4 +1,4 @@
-"""A job's usage of the day and month where each machine has its own ledger (git): in the job's row.
+"""A job's usage of the day and month where each machine has its own ledger (git), kept in the job's row.
 
 Each ledger writes there what it has used of the current day and month: totals, so that writing them twice changes
 nothing, and a run whose supervisor was killed is in them when that machine next writes. What an attempt may use before
@@ -34,8 +34,8 @@ _SHARE = 4  # a quarter of what is left is opened at a time: few pushes, and a m
 class SharedDays:
     def __init__(self, job: Job, store: Store, ledger: Ledger) -> None:
         self._job, self._store, self._ledger = job, store, ledger
-        self._others: list[dict[str, Any]] = []
-        self._mine: dict[str, Any] | None = None  # since this attempt first opened a part
+        self._others: list[dict[str, Any]] = []  # entries of the other ledgers
+        self._mine: dict[str, Any] | None = None  # this ledger's entry, once this attempt has opened a part
 
     def look(self) -> None:
         """Read what the other machines have written. Exact while the lease is held."""
@@ -47,12 +47,12 @@ class SharedDays:
         """What the other machines have used, or may have, in the current day or month."""
         if not self._others:
             return 0
-        name = self._ledger.periods()[period]
-        found = [(one["used"][period], one.get("open", {})) for one in self._others if one[period] >= name]
+        current = self._ledger.periods()[period]
+        found = [(one["used"][period], one.get("open", {})) for one in self._others if one[period] >= current]
         return sum(int(used.get(unit, 0)) + int(opened.get(unit, 0)) for used, opened in found)
 
     def open_for(self, needed: Mapping[str, int], caps: Iterable[Cap]) -> None:
-        """Call it before a call to a model: `needed` is what this attempt may have used with it, within the caps."""
+        """Open enough for the next call to a model. `needed`: what this attempt may have used after it, by unit."""
         if self._mine and self._mine["day"] != self._ledger.periods()["day"]:
             self._mine = None  # a part is opened for one day only
         opened: Counts = self._mine["open"] if self._mine else {}
@@ -61,14 +61,14 @@ class SharedDays:
         mine = self._mine or self._totals()
         wider = {}
         for unit in METERED:
-            ends = [self._most(cap, mine) for cap in caps if cap.unit == unit and cap.period in PERIODS]
-            most = min(ends, default=needed[unit])
+            limits = [self._most(cap, mine) for cap in caps if cap.unit == unit and cap.period in PERIODS]
+            most = min(limits, default=needed[unit])
             wider[unit] = max(needed[unit], min(most, opened.get(unit, 0) + (most - opened.get(unit, 0)) // _SHARE))
         self._publish(mine | {"open": wider})
         self._mine = mine | {"open": wider}
 
     def _most(self, cap: Cap, mine: dict[str, Any]) -> int:
-        """The most that this attempt can come to under a cap."""
+        """The most that a cap lets this attempt use."""
         used = mine["used"][cap.period]
         doubt = used.get("doubt", 0) + self.elsewhere("doubt", cap.period) if cap.unit == "usd" else 0
         taken = used.get(cap.unit, 0) + self.elsewhere(cap.unit, cap.period) + doubt
@@ -76,7 +76,7 @@ class SharedDays:
         return max(left, 0)
 
     def close(self) -> None:
-        """The attempt has ended: nothing is open, and the ledger knows all."""
+        """The attempt has ended: write the totals, with nothing open."""
         self._mine = None
         self._publish(self._totals())
 
@@ -92,13 +92,13 @@ class SharedDays:
         while True:
             row = read_row(self._store, self._job.name)
             by_ledger = (row.used if row else None) or {}
-            known = {ledger: one for ledger, one in by_ledger.items() if one["month"] >= mine["month"]}
+            entries = {ledger: one for ledger, one in by_ledger.items() if one["month"] >= mine["month"]}
             if not any(mine["used"].values()) and "open" not in mine:
-                known.pop(self._ledger.id, None)
+                entries.pop(self._ledger.id, None)
             else:
-                known[self._ledger.id] = mine
-            if known == by_ledger:
+                entries[self._ledger.id] = mine
+            if entries == by_ledger:
                 return
             old: Row = row or counting.new_row(self._job, self._store.clock())
-            if move_row(self._store, self._ledger, old, replace(old, used=known)):
+            if move_row(self._store, self._ledger, old, replace(old, used=entries)):
                 return

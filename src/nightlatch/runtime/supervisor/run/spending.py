@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class Spending:
     def __init__(self, job: Job, ledger: Ledger, reported: Reported, store: Store) -> None:
         """`reported`: what this attempt has used so far; it grows elsewhere."""
-        self.days: SharedDays | None = None  # if each machine has its own ledger, and a cap is for a day or month
+        self.days: SharedDays | None = None  # where each machine has its own ledger, if a cap is for a day or month
         if store.lists_begun and any(cap.period != "run" for cap in job.budget):
             from .shared_days import SharedDays
 
@@ -34,28 +34,28 @@ class Spending:
         self._job, self._declared, self._ledger, self._reported = job.name, job.budget, ledger, reported
         self.caps = job.budget  # a person may change them while the run goes on
         self.everything = of_all_jobs(job.file)
-        self._known: dict[tuple[str, str], float] = {}  # what the ledger reported when it last answered
-        self._earlier: dict[str, float] = {}  # by earlier attempts of the run
+        self._last_known: dict[tuple[str, str], float] = {}  # the ledger's last answers, for when it is unreachable
+        self._earlier: dict[str, float] = {}  # used by earlier attempts of the run
         self._run: RunRow | None = None  # once this attempt has begun
 
     def begin(self, run: RunRow) -> None:
-        """This attempt is the newest of `run`: what it uses is in `used`."""
+        """This attempt of `run` has begun: what it uses is in `reported`, not among what was used before."""
         self._run = run
         self.count_earlier(run)
         if self.days:
             self.days.look()  # again: this time under the lease
 
     def metered_by(self, job: Job) -> str:
-        """Where its usage figures come from."""
+        """Where the job's usage figures come from."""
         return job.meter or metering_of((*self.caps, *self.everything))
 
     def refresh(self, run: str) -> None:
-        """Take over what a person has set for the run meanwhile."""
+        """Take over the budget that a person has set for the run meanwhile."""
         if self._declared and (found := self._ledger.budget_of(run)):
             self.caps = budget.changed(self._declared, budget.parse(found))
 
     def count_earlier(self, run: RunRow | None) -> None:
-        """What earlier attempts have used of a cap for a run: a retried run does not spend it once more."""
+        """Count what earlier attempts have used of the caps for one run: a retry does not get them anew."""
         if run and run.attempt and any(cap.period == "run" for cap in self.caps):
             from ...shared.usage import since_success
 
@@ -63,7 +63,7 @@ class Spending:
             self._earlier = since_success(self._ledger.entries(run.id))
 
     def afford(self) -> None:
-        """Raise `OverBudget` if there is nothing left to begin with."""
+        """Raise `OverBudget` if a cap is spent before anything is started."""
         if self.days:
             self.days.look()
         cap = budget.exceeded(self.caps, {}, self.before, starting=True)
@@ -81,15 +81,15 @@ class Spending:
                 )
 
     def before(self, unit: str, period: str) -> float:
-        """Before this attempt: what the run has used, or its job in the current day or month of the ledger."""
+        """What was used before this attempt: by the run, or by its job in the ledger's current day or month."""
         if period == "run":
             return self._earlier.get(unit, 0.0)
         try:
-            known = self._known[unit, period] = self._by_ledger(unit, period)
+            known = self._last_known[unit, period] = self._by_ledger(unit, period)
         except StoreUnreachable:
-            if (unit, period) not in self._known:
+            if (unit, period) not in self._last_known:
                 raise
-            return self._known[unit, period]
+            return self._last_known[unit, period]
         return known
 
     def _by_ledger(self, unit: str, period: str) -> float:
@@ -98,7 +98,7 @@ class Spending:
         own = self._ledger.used_by_attempt(self._run, unit, period) if self._run else None
         if own is None:
             return before
-        # It began before the current period: of what it has used, only a part counts.
+        # The attempt began before the current period: only a part of what it has used counts.
         return before + own + self._reported.unwritten.get(unit, 0.0) - self._reported.used.get(unit, 0.0)
 
     def elsewhere(self, unit: str, period: str) -> int:
@@ -110,7 +110,7 @@ class Spending:
 
 
 def of_all_jobs(file: str) -> tuple[Cap, ...]:
-    """Caps for all jobs together: from the environment, else from the file."""
+    """Caps for all jobs together: from NIGHTLATCH_BUDGET, else from nightlatch.toml."""
     text = os.environ.get("NIGHTLATCH_BUDGET", "")
     found: tuple[Cap, ...] = budget.everything(text) if text else place.settings(file, "budget").get("budget", ())
     return found

@@ -2,7 +2,7 @@
 
     try → failed, and worth another → waiting (its due time is in the ledger, its lease is free) → the next try …
 
-A supervisor that is killed between two tries loses none: the next start of the same key makes it when it is due.
+If the supervisor is killed between two tries, the next start of the same key makes the next try when it is due.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ def run(
     report: Callable[[Verdict], None] = lambda _: None,
     claim: str = "",
 ) -> Verdict:
-    """Run a job, and try again as it says; or say why not: skipped when its key is done, Busy while another works on it
-    or its next try is not due, InDoubt when a person has to decide. Needs its own process, as `supervise` does.
+    """Run a job with its retries, and return the last verdict: `skipped` when its key is done. Raises `Busy` while
+    another process works on it or its next try is not due, and `InDoubt` when a person has to decide. Needs its own
+    process, as `supervise` does.
 
-    `report` gets the verdict of every try that is followed by another. `claim`: the claim that it is started for.
+    `report` gets the verdict of every try that is followed by another. `claim`: the id of the claim that this is for.
     """
     after: RunRow | None = None
     claimed: Claimed | None = None
@@ -63,8 +64,8 @@ def run(
 def _one_try(
     job: Job, store: str | None, checkpoints: Checkpoints | None, after: RunRow | None, claim: Claimed | None
 ) -> tuple[Verdict, Signals | None]:
-    """`after`: the run that the last try left waiting. If another try follows, the signals that come from then on are
-    noted."""
+    """Returns the verdict and, if another try follows, the `Signals` that collect what arrives until then. `after`: the
+    run that the last try left waiting."""
     number = 0
     while True:
         number += 1
@@ -72,7 +73,7 @@ def _one_try(
         try:
             verdict = pipeline.go()
         except (Busy, OverBudget) as why:
-            if not claim:  # a claim says what became of its slot
+            if not claim:  # the claim records what became of its slot
                 from . import refused
 
                 refused.record(pipeline.ledger, job, why)
@@ -103,7 +104,7 @@ def _one_try(
 
             notify.start_senders(file, pipeline.where)
         signals = attempt.signals if attempt else None
-        if signals:  # otherwise the process ends, which is faster than closing them
+        if signals:  # otherwise the process ends, which is faster than closing store and ledger
             pipeline.store.close()
             pipeline.ledger.close()
         return verdict, signals

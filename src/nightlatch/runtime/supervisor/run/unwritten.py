@@ -28,19 +28,18 @@ class Unwritten:
     """One thread keeps usage here, another writes it to the store."""
 
     def __init__(self, writer: Writer, folder: str, amounts: dict[str, float]) -> None:
-        """`amounts`: the sum of what waits here; it is changed in place."""
+        """`amounts`: the sums of what waits here, changed in place."""
         self._writer, self._path, self._amounts = writer, os.path.join(folder, _NAME), amounts
-        self._mutex, self._turn = allocate_lock(), allocate_lock()  # for the fields below; for the thread that writes
-        self._waiting: list[
-            tuple[str, dict[str, float], Verb]
-        ] = []  # (line of the file, its amounts, the verb to write)
+        self._mutex, self._turn = allocate_lock(), allocate_lock()  # for the fields below; for `write`
+        # (line of the file, its amounts, the verb to write)
+        self._waiting: list[tuple[str, dict[str, float], Verb]] = []
         self._working = False
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
     def keep(self, amounts: dict[str, float], tried: Verb | None) -> None:
-        """`tried`: the verb that may have landed although its reply was lost. On the disk when this returns."""
+        """Put usage on the disk. `tried`: the verb for it that may have landed although its reply was lost."""
         import json
 
         about = tried.about if tried else {}
@@ -57,7 +56,7 @@ class Unwritten:
                 start_new_thread(self._work, ())
 
     def write(self) -> None:
-        """All that waits; raises what keeps the store from taking it."""
+        """Write all that waits to the store; raises the error if the store does not take it."""
         with self._turn:
             while self._waiting:
                 _, amounts, verb = self._waiting[0]
@@ -79,7 +78,7 @@ class Unwritten:
                     view = view[os.write(fd, view) :]
                 durable.fsync(fd)
             except OSError:
-                os.ftruncate(fd, size)  # half a line would spoil the next one; and it is not acknowledged
+                os.ftruncate(fd, size)  # half a line, not acknowledged, would spoil the next one
                 raise
         finally:
             os.close(fd)
@@ -118,11 +117,11 @@ def recover(folder: str, ledger: Ledger, writer: Writer) -> None:
         landed |= {entry.hash, entry.facts.get("id", "")}
     for line in lines:
         try:
-            verb, known = _verb(writer, line)
+            verb, ids = _verb(writer, line)
         except (ValueError, LookupError, TypeError, AttributeError, UsageError):
             _complain(f"{path} holds a line that is not usage: {line[:200]}")  # torn, so it was not acknowledged
             continue
-        if not known & landed:
+        if not ids & landed:
             writer.take(verb)
     os.unlink(path)
 
@@ -142,8 +141,8 @@ def _verb(writer: Writer, line: str) -> tuple[Verb, set[str]]:
     found = json.loads(line)
     amounts = {unit: float(found["amounts"].get(unit, 0)) for unit in UNITS}
     about = {name: str(text) for name, text in found["about"].items()}
-    some = {unit: amount for unit, amount in amounts.items() if amount}
-    return writer.used(some, about, id=str(found["id"])), {str(found["id"]), *found["heads"]}
+    used = {unit: amount for unit, amount in amounts.items() if amount}
+    return writer.used(used, about, id=str(found["id"])), {str(found["id"]), *found["heads"]}
 
 
 def _complain(what: str) -> None:

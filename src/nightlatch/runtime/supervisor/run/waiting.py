@@ -21,19 +21,20 @@ if TYPE_CHECKING:
 
 
 def moved_on(before: RunRow, run: RunRow) -> bool:
-    """Has another made the try, or somebody ended the run? One that a person wants retried is pending."""
+    """Has another supervisor made the try, or somebody ended the run? (`nightlatch retry` makes it pending.)"""
     return run.attempt != before.attempt or run.status not in (statuses.WAITING, statuses.PENDING)
 
 
 def outcome(run: RunRow) -> int:
     """The exit code for a run that moved on without us; raises `Busy` while another works on it."""
     if run.status == statuses.RUNNING:
-        raise Busy(f"{run.job} ({run.key}): attempt {run.attempt} is made by {run.holder}")
+        raise Busy(f"{run.job} ({run.key}): attempt {run.attempt} is being made by {run.holder}")
     return statuses.exit_code(run.status, run.exit_code)
 
 
 def cancel(run: RunRow, ledger: Ledger) -> RunRow | None:
-    """A person requested the end of an attempt that then failed by itself: no other follows. None: the run moved."""
+    """Cancel a run that waits: a person requested the end of an attempt that then failed by itself. None: the run has
+    moved on."""
     return ledger.end_waiting(run, f"cancelled by {run.cancel}", run.cancel, person=True)
 
 
@@ -43,11 +44,11 @@ class Signals:
     def __init__(self, supervision: Supervision) -> None:
         # A signal that came too late for the command counts too.
         self.received = [supervision.end_signal] if supervision.end_signal else []
-        self._before = supervision.collect_signals(self.received)
+        self._earlier_handlers = supervision.collect_signals(self.received)
 
-    def back(self) -> int:
+    def restore(self) -> int:
         """Restore the handlers. Returns the first signal that came meanwhile; 0: none."""
-        for signum, handler in self._before.items():
+        for signum, handler in self._earlier_handlers.items():
             signal.signal(signum, handler)
         return self.received[0] if self.received else 0
 
@@ -60,7 +61,7 @@ def wait(verdict: Verdict, store: str | None, signals: Signals) -> RunRow | Verd
     try:
         before, run = _wait(verdict.run, ledger, signals)
     finally:
-        signum = signals.back()
+        signum = signals.restore()
     ended = run
     if signum:
         person, by = signum in BY_HAND, f"{identity.user()}@{identity.host()}"
@@ -72,9 +73,9 @@ def wait(verdict: Verdict, store: str | None, signals: Signals) -> RunRow | Verd
     if not signum and not moved_on(before, ended):
         return ended
     code = 128 + signum if signum else outcome(ended)
-    over = verdicts.of(ended, exit_code=code, host=verdict.host, at=clock.wall(), head=ended.anchor)
-    verdicts.append(url.connect(where).folder, over, as_json=place.logs_json())
-    return over
+    final = verdicts.of(ended, exit_code=code, host=verdict.host, at=clock.wall(), head=ended.anchor)
+    verdicts.append(url.connect(where).folder, final, as_json=place.logs_json())
+    return final
 
 
 def _wait(run_id: str, ledger: Ledger, signals: Signals) -> tuple[RunRow, RunRow]:
@@ -88,7 +89,7 @@ def _wait(run_id: str, ledger: Ledger, signals: Signals) -> tuple[RunRow, RunRow
         try:
             run = _existing(ledger, run_id)
         except StoreUnreachable:
-            continue  # only the next try needs it
+            continue  # only the next try needs the store
     return before, run
 
 

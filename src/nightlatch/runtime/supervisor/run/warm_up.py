@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
-_FOLDERS = "nightlatch.runtime.", "nightlatch.store"  # their modules import each other where they are needed
+_FOLDERS = "nightlatch.runtime.", "nightlatch.store"  # their functions import modules where they need them
 
 
 def warm_up() -> None:
-    """Import every module of the folders in use. It takes a moment, while the command works."""
+    """Import every module of the folders in use. This takes a moment, while the command works."""
     try:
         import json  # noqa: F401 - for the socket
 
@@ -23,5 +23,5 @@ def warm_up() -> None:
             for file in os.listdir(sys.modules[package].__path__[0]):
                 if file.endswith(".py") and file != "__init__.py":
                     __import__(f"{package}.{file.removesuffix('.py')}")
-    except Exception as error:  # noqa: BLE001 - whatever is there now; what is imported already still works
+    except Exception as error:  # noqa: BLE001 - half a package may raise anything; what is imported still works
         print(f"nightlatch: the package was replaced as the run began ({error!r})", file=sys.stderr)

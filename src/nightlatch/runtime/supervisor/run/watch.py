@@ -1,4 +1,4 @@
-"""Bounds imposed from outside, without the child: what may end a run before its own end."""
+"""Bounds that the supervisor imposes without the child's help: budget, stall, and a person's cancel."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 STALLED, OVER_BUDGET, CANCELLED = "stalled", "over-budget", "cancelled"
 
 _LOOK_EVERY = 2.0  # seconds between two looks at the ledger and at the watched files
-_AWAY = 10.0  # seconds until the next look at a ledger that does not answer: a server that is restarted ends no run
+_LEDGER_PAUSE = 10.0  # seconds until a ledger that did not answer is asked again: its restart ends no run
 
 
 class RunWatch:
     """Judges a run, by the suspend-proof clock, whenever `judge` is called.
 
-    *Progress* must advance: a report, a finished step, or a change of a watched file or folder. Output
-    and a living process are not progress: an agent that hangs does both all night.
+    *Progress* is a report, a finished step, or a change of a watched file or folder. Output and a living process are
+    not progress: an agent that hangs may print all night.
     """
 
     def __init__(
@@ -37,45 +37,45 @@ class RunWatch:
         spent_before: Callable[[str, str], float],
         cancelled_by: Callable[[], str | None],
     ) -> None:
-        """`used`: by this attempt so far; call `spent` when it changes."""
+        """`used`: what this attempt has used so far; call `spent` when it changes."""
         self._stall, self._paths, self._caps, self._used = stall, paths, caps, used
         self._spent_before, self._cancelled_by = spent_before, cancelled_by
-        self._moved_at = now
+        self._progressed_at = now
         self._look_at = now + _LOOK_EVERY
-        self._ask_at = now
+        self._ask_ledger_at = now
         self._seen = self._look()
-        self._weigh = True  # the budget; again when something was used, since only this run can use it up
+        self._check_budget = True  # again when this run has used something: only that can exceed it
 
     def progressed(self, now: float) -> None:
-        self._moved_at = now
+        self._progressed_at = now
 
     def spent(self) -> None:
-        self._weigh = True
+        self._check_budget = True
 
     def judge(self, now: float) -> tuple[str, str] | None:
         """(status, reason) if the run has to end now."""
-        mine = tuple(cap for cap in self._caps() if cap.period == "run") if self._weigh else ()
-        cap = budget.exceeded(mine, self._used, self._spent_before)  # the run's own, which needs no ledger
+        run_caps = tuple(cap for cap in self._caps() if cap.period == "run") if self._check_budget else ()
+        cap = budget.exceeded(run_caps, self._used, self._spent_before)  # needs no ledger
         if cap:
             return OVER_BUDGET, f"the budget {cap} is spent"
         try:
-            judged = self._by_ledger(now) if now >= self._ask_at else None
+            judged = self._by_ledger(now) if now >= self._ask_ledger_at else None
         except StoreUnreachable:
-            judged, self._ask_at = None, now + _AWAY
+            judged, self._ask_ledger_at = None, now + _LEDGER_PAUSE
         if judged:
             return judged
         if now >= self._look_at:
             self._look_at = now + _LOOK_EVERY
             seen = self._look()
             if seen != self._seen:
-                self._seen, self._moved_at = seen, now
-        if self._stall is not None and now - self._moved_at > self._stall:
-            return STALLED, f"no progress for {duration.show(now - self._moved_at)}"
+                self._seen, self._progressed_at = seen, now
+        if self._stall is not None and now - self._progressed_at > self._stall:
+            return STALLED, f"no progress for {duration.show(now - self._progressed_at)}"
         return None
 
     def _by_ledger(self, now: float) -> tuple[str, str] | None:
-        cap = budget.exceeded(self._caps(), self._used, self._spent_before) if self._weigh else None
-        self._weigh = False
+        cap = budget.exceeded(self._caps(), self._used, self._spent_before) if self._check_budget else None
+        self._check_budget = False
         if cap:
             return OVER_BUDGET, f"the budget {cap} is spent"
         canceller = self._cancelled_by() if now >= self._look_at else None
@@ -83,7 +83,7 @@ class RunWatch:
 
     def next_at(self, now: float) -> float:
         """When to judge again, at the latest."""
-        stall_at = self._moved_at + self._stall if self._stall is not None else float("inf")
+        stall_at = self._progressed_at + self._stall if self._stall is not None else float("inf")
         return max(min(self._look_at, stall_at + 0.01), now)
 
     def _look(self) -> list[tuple[str, int, int]]:

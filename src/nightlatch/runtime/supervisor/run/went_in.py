@@ -1,5 +1,5 @@
-"""What goes into an attempt, for the entry of its start: when a job costs more from one run on, these facts say what
-changed before it. Its command, definition and inputs are recorded beside them."""
+"""Facts about an attempt, for the journal entry of its start: when a job costs more from one run on, they show what
+changed before. Its command, definition and inputs are recorded beside them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def facts(job: Job, folder: str) -> dict[str, str]:
     found = {"bounds": _bounds(job), "nightlatch": __version__}
     found |= provenance.program(job.command[0], where, path)
     if not job.workspace and (commit := provenance.commit(where)):
-        found["commit"] = commit  # a workspace's own is recorded when it is made
+        found["commit"] = commit  # a workspace's commit is recorded when the workspace is made
     if job.version and (version := provenance.version(job.version, found, folder)):
         found["program_version"] = version
     if caller := trace.of_caller(os.environ):

@@ -19,14 +19,14 @@ _SHARED = "/tmp"  # noqa: S108
 
 
 def make() -> tuple[str, int]:
-    """A new folder that nobody else can have made, since its name cannot be guessed, and the descriptor that locks it.
-    Its name is not long, for a socket's address has room for about a hundred bytes."""
+    """A new folder, and the descriptor that locks it. No other user can have made it, since its name cannot be guessed.
+    The name is short: a socket's address has room for about a hundred bytes."""
     base = _base()
     while True:
         folder = f"{base}/{_PREFIX}{os.urandom(_DIGITS // 2).hex()}"
         try:
             os.mkdir(folder, 0o700)
-            fd = _locked(folder)
+            fd = _lock_new(folder)
         except OSError as error:
             raise StoreUnreachable(
                 f"no folder can be made in {base} for the run's socket: {error.strerror}. Make room there, or set "
@@ -37,15 +37,15 @@ def make() -> tuple[str, int]:
 
 
 def sweep() -> None:
-    """Remove folders whose supervisor was killed. What else is in them stays."""
+    """Remove the folders that killed supervisors left; a folder with other files than sockets in it stays."""
     for base in {_SHARED, _base()}:
         try:
             names = os.listdir(base)
         except OSError:
             continue
         for name in names:
-            random = name.removeprefix(_PREFIX)
-            if random == name or len(random) != _DIGITS or not set(random) <= set("0123456789abcdef"):
+            digits = name.removeprefix(_PREFIX)
+            if digits == name or len(digits) != _DIGITS or not set(digits) <= set("0123456789abcdef"):
                 continue
             try:
                 if os.lstat(f"{base}/{name}").st_uid == os.getuid():
@@ -55,12 +55,12 @@ def sweep() -> None:
 
 
 def _base() -> str:
-    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")  # 55: the names of the folder and the socket
     return runtime if 0 < len(runtime) < _LONGEST_PATH - 55 and os.access(runtime, os.W_OK) else _SHARED
 
 
-def _locked(folder: str) -> int | None:
-    """None if a sweep came between, which found it unlocked and has removed it."""
+def _lock_new(folder: str) -> int | None:
+    """The descriptor that locks a new folder; None if another process swept the folder before it was locked."""
     try:
         fd = _lock(folder, fcntl.LOCK_EX)
     except FileNotFoundError:
@@ -93,7 +93,7 @@ def _remove(folder: str) -> None:
 
 
 def _is_dead(path: str) -> bool:
-    """Is it a socket at which nobody listens? A supervisor of an earlier version locks nothing."""
+    """Is it a socket at which no process listens? Supervisors of earlier versions listen, but lock no folder."""
     if not stat.S_ISSOCK(os.lstat(path).st_mode):
         return False
     client = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
@@ -103,7 +103,7 @@ def _is_dead(path: str) -> bool:
     except ConnectionRefusedError:
         return True
     except OSError:
-        pass  # it has many clients
+        pass  # a supervisor listens, and has many clients
     finally:
         client.close()
     return False

@@ -52,34 +52,36 @@ class Listener:
         self._batch = batch
         self.unwritten = Unwritten(writer, folder, reported.unwritten)
         self.is_metered: Callable[[], bool] = bool  # has the gateway counted a call?
-        self.on_spent: Callable[[dict[str, float], str], None] | None = None  # usage not counted by the gateway
+        self.on_spent: Callable[[dict[str, float], str], None] | None = (
+            None  # called with usage that the gateway has not counted
+        )
         self.holding = False  # nothing may be done to the outside world: the run waits for an approval
         self.passed_store = ""  # the store's URL, if the command may have it with its password
         self._folder = folder
         self._effects: EffectRequests | None = None
         self._published: PublishRequests | None = None
         self._steps = StepVerbs(lease, ledger, writer, folder, self._redacted, self._progressed)
-        self.agents: Callable[[], AgentsAtWork] | None = None  # what its command launched at a vendor
+        self.agents: Callable[[], AgentsAtWork] | None = None  # those that the command launched at a vendor
         self.why_ending: Callable[[], str] = str  # why the run is being ended from outside; "": it is not
 
     def answers(self, requests: list[dict[str, Any]]) -> list[dict[str, Any] | DeferredReply]:
-        """An answer for each. What is recorded together is answered first; the others one by one."""
+        """A reply to each request, in order. Those that are recorded together are done first; the others one by one."""
         replies: dict[int, dict[str, Any] | DeferredReply] = {}
         together: dict[Record, list[int]] = {}
-        for place, request in enumerate(requests):
-            many = verbs.find(self._steps, request.get("do"), verbs.MANY)
-            if many and (record := many(request)):
-                together.setdefault(record, []).append(place)
-        for record, places in together.items():
-            replies.update(zip(places, record([requests[place] for place in places]), strict=True))
+        for index, request in enumerate(requests):
+            find_record = verbs.find(self._steps, request.get("do"), verbs.MANY)
+            if find_record and (record := find_record(request)):
+                together.setdefault(record, []).append(index)
+        for record, indexes in together.items():
+            replies.update(zip(indexes, record([requests[index] for index in indexes]), strict=True))
             self._progressed()
-        return [replies[place] if place in replies else self._answer(request) for place, request in enumerate(requests)]
+        return [replies[index] if index in replies else self._answer(request) for index, request in enumerate(requests)]
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any] | DeferredReply:
         try:
             verb = request.pop("do", "")
-            own, drivers = verbs.find(self, verb) or verbs.find(self._steps, verb), verbs.find(self._batch, verb)
-            method = own or drivers
+            own, of_batch = verbs.find(self, verb) or verbs.find(self._steps, verb), verbs.find(self._batch, verb)
+            method = own or of_batch
             if method is None:
                 raise verbs.unknown(verb, self, self._steps, *filter(None, [self._batch]))
             answer: dict[str, Any] | DeferredReply = method(request)
@@ -264,30 +266,32 @@ class Listener:
         return self._batch.item_caps if self._batch else ()
 
     def metered(self, amounts: dict[str, float], item: str) -> None:
-        """The gateway has counted a call, and records it."""
+        """Count a call of the gateway, which records it itself."""
         self.reported.add(amounts)
         if item and self._batch:
             self._batch.reported_by(item).add(amounts)
         self._watch.spent()
 
     def spend(self, amounts: dict[str, float], **about: str) -> str:
-        """Record what was used, for the watch to judge. Returns where it is kept, if not in the store."""
+        """Record what was used, for the watch to judge. Returns where it is kept, if the store is away; else ""."""
         return self.spend_with(amounts, about, ())
 
     def spend_with(self, amounts: dict[str, float], about: dict[str, str], records: Records) -> str:
-        """The same, with rows in the same commit."""
+        """As `spend`, with `records` in the same commit."""
         verb, kept = self._writer.used(amounts, about), ""
         verb.records = records
         try:
             if self.unwritten:
-                raise StoreUnreachable("it is away")
+                raise StoreUnreachable("the store is away")  # what waits is written first
             self._writer.take(verb)
-        except StoreUnreachable as away:
+        except StoreUnreachable as store_error:
             try:
                 self.unwritten.keep(amounts, verb)
             except OSError as error:
-                raise StoreUnreachable(f"not recorded: {away}, and it cannot be kept here ({error})") from error
-            kept = "the store is away: it is on this machine's disk, and recorded when the store is back"
+                raise StoreUnreachable(
+                    f"not recorded: {store_error}; nor can it be kept on this machine ({error})"
+                ) from error
+            kept = "the store is away: the usage is on this machine's disk, and recorded when the store is back"
         self.reported.add(amounts)
         self._watch.spent()
         if self.on_spent:
@@ -303,7 +307,7 @@ _LONGEST_NAME = 200  # characters of a model or a tag
 
 def _count(given: object) -> int:
     """A count that every database can store."""
-    found: int = int(given or 0)  # type: ignore[call-overload]
-    if not 0 <= found < 1 << 63:
-        raise ValueError(f"{found} is not a count")
-    return found
+    count: int = int(given or 0)  # type: ignore[call-overload]
+    if not 0 <= count < 1 << 63:
+        raise ValueError(f"{count} is not a count")
+    return count

@@ -8,9 +8,9 @@ class Reported:
 
     def __init__(self) -> None:
         self.used: dict[str, float] = {}
-        self.unwritten: dict[str, float] = {}  # of that: what the ledger does not have yet
-        self.unmetered = ""  # why that may not be all
-        self.refused = ""  # the budget that a call to a model was refused for
+        self.unwritten: dict[str, float] = {}  # the part of `used` that the ledger does not have yet
+        self.unmetered = ""  # why `used` may be incomplete
+        self.refused = ""  # why a call to a model was refused: the budget that is spent
         self.retry_after = 0.0  # seconds it asked to wait before the next try
         self.failure = ""  # why it failed, in its own words
         self.attention = False  # a person has to look

@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 class Socket:
-    """Listens at `path`. `descriptors` are to be polled for reading, `sending` for writing; `serve` is called with all
-    that are ready."""
+    """Listens at `path`. Poll `descriptors` for reading and `sending` for writing; call `serve` with all that are
+    ready."""
 
     def __init__(self, grant: str, answers: Answers) -> None:
         folder, self._lock = folders.make()
-        self.path = os.path.join(folder, grant[:24])  # by which a child finds the grant that this socket knows
+        self.path = os.path.join(folder, grant[:24])  # a child compares it with its run's grant
         self._grant, self._answers = grant, answers
         self._listener = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
         self._listener.bind(self.path)
         os.chmod(self.path, 0o600)
         self._listener.listen(16)
         self._listener.setblocking(False)
-        self._clients: Clients | None = None  # from the first connection on: most commands make none
+        self._clients: Clients | None = None  # made at the first connection: most commands make none
         self._accepts = True
 
     @property
@@ -49,13 +49,13 @@ class Socket:
         if not self._clients:
             self._accepts = True
             try:
-                self._clients = self._first_client() if fds else None
+                self._clients = self._make_clients() if fds else None
             except OSError:
-                self._accepts = False  # no descriptor is left; until the next turn of the loop, as it may be then
+                self._accepts = False  # no descriptor is left: not polled until the next turn, when one may be free
         if self._clients:
             self._clients.serve(fds)
 
-    def _first_client(self) -> Clients:
+    def _make_clients(self) -> Clients:
         from .clients import Clients
 
         return Clients(self._listener, self._grant, self._answers)

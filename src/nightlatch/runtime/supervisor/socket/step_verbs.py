@@ -1,4 +1,4 @@
-"""Verbs about a command's steps, and the runs inside its run. What comes at once is recorded together."""
+"""Verbs about a command's steps, and the runs inside its run. Requests that arrive together are recorded together."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class StepVerbs:
         self._redacted, self._progressed = redacted, progressed
         self._own: Recorder | None = None  # for steps that are not in a nested run
         self._nested_runs: NestedRuns | None = None
-        self._child_writes = False  # the command writes steps and nested runs itself
+        self._child_writes = False  # does the command write steps and nested runs itself?
 
     def tick(self, now: float) -> float:
         """Write what waited to be written together; returns when to call this again."""
         return self._nested_runs.tick(now) if self._nested_runs else float("inf")
 
     def abandon(self) -> None:
-        """Nothing of the command is left."""
+        """Nothing of the command is left: end the nested runs that it left open."""
         if self._nested_runs or self._child_writes:
             self._nested.abandon(child_writes=self._child_writes)
 
@@ -62,7 +62,7 @@ class StepVerbs:
             self._own = Recorder(self._ledger, writer.steps, self._folder, self._redacted, writer.progress)
         return self._own
 
-    # ── recorded together: each returns the method that records all that came at once ──
+    # ── recorded together: each returns the method that records all such requests ──
 
     def many_step(self, request: dict[str, Any]) -> Record | None:
         return self._record_nested if request.get("run") else self._record_steps
@@ -78,11 +78,11 @@ class StepVerbs:
         except Exception as error:  # noqa: BLE001 - what the command sends does not end its supervisor
             if len(requests) == 1:
                 return [refusal(error)]
-            return [self._record_steps([request])[0] for request in requests]  # one of them is wrong, not all
+            return [self._record_steps([request])[0] for request in requests]  # singly: one is wrong, not all
         return [{"ok": True}] * len(requests)
 
     def _record_nested(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Steps and ends of nested runs."""
+        """Record steps and ends of nested runs."""
         try:
             return self._nested.record(requests)
         except (Stop, Exception) as error:  # noqa: BLE001 - as above

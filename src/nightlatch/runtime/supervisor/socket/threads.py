@@ -13,34 +13,35 @@ if TYPE_CHECKING:
 
     from ...shared.replies import DeferredReply
 
-_MOST = 128
+_MOST_THREADS = 128
 
 
 class Threads:
-    """Each reply is for a client. `fd` is readable when some are ready."""
+    """Makes deferred replies. `fd` is readable when some are finished."""
 
     def __init__(self) -> None:
-        self.fd, self._wake = os.pipe()  # now: later there may be no descriptor left
+        self.fd, self._wake = os.pipe()  # opened now: later there may be no descriptor left
         os.set_blocking(self.fd, False)
         self._mutex = allocate_lock()
         self._todo: list[tuple[Any, object, DeferredReply]] = []
         self._done: list[tuple[Any, object, dict[str, Any]]] = []
         self._running, self._closed = 0, False
 
-    def take(self, client: object, number: object, later: DeferredReply) -> None:
+    def take(self, client: object, request_id: object, deferred: DeferredReply) -> None:
         with self._mutex:
-            self._todo.append((client, number, later))
-            if self._running == _MOST:
+            self._todo.append((client, request_id, deferred))
+            if self._running == _MOST_THREADS:
                 return
             try:
                 start_new_thread(self._work, ())
                 self._running += 1
-            except RuntimeError as error:  # the system has none left
+            except RuntimeError as error:  # no thread can be started; a running one takes it, if there is any
                 if not self._running:
                     self._todo.pop()
-                    self._hand_over(client, number, refusal(OSError(str(error))))
+                    self._hand_over(client, request_id, refusal(OSError(str(error))))
 
-    def made(self) -> list[tuple[Any, object, dict[str, Any]]]:
+    def finished(self) -> list[tuple[Any, object, dict[str, Any]]]:
+        """(client, request id, reply) for each reply that was finished since the last call."""
         try:
             os.read(self.fd, 1 << 16)
         except BlockingIOError:
@@ -63,13 +64,13 @@ class Threads:
                 if not self._todo:
                     self._running -= 1
                     return
-                client, number, later = self._todo.pop(0)
-            answer = reply(lambda _, make=later.make: make(), {})  # type: ignore[misc]
+                client, request_id, deferred = self._todo.pop(0)
+            answer = reply(lambda _, make=deferred.make: make(), {})  # type: ignore[misc]
             with self._mutex:
-                self._hand_over(client, number, answer)
+                self._hand_over(client, request_id, answer)
 
-    def _hand_over(self, client: object, number: object, answer: dict[str, Any]) -> None:
+    def _hand_over(self, client: object, request_id: object, answer: dict[str, Any]) -> None:
         if not self._closed:
             if not self._done:
-                os.write(self._wake, b".")  # one byte until they are fetched: a full pipe would stop us
-            self._done.append((client, number, answer))
+                os.write(self._wake, b".")  # one byte until `finished` reads it: a full pipe would block us
+            self._done.append((client, request_id, answer))
