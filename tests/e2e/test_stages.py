@@ -330,7 +330,7 @@ def test_codex_42696_the_last_step_needs_a_click(page: Staged, tmp_path: Path) -
     """There the work was done in time, and the click came too late or never, without a warning when it was set up. Here
     `check` says so before, and the click comes hours later: nothing is computed again."""
     page.ok("tick")
-    assert "waits for nightlatch approve" in page.ok("check")
+    assert "wait for nightlatch approve" in page.ok("check")
     run = page.hold()
     page.ok("approve", run.id, "--yes", env=faketime("+7h"))
     assert (tmp_path / "out").read_text() == f"{run.key}\n"
