@@ -38,10 +38,10 @@ def has_secret(url: str) -> bool:
 
 
 def needs_environment(url: str) -> bool:
-    """Does it probably use the password in the environment?"""
+    """Does the URL probably need the password that is in the environment?"""
     return is_postgres(url) and bool(os.environ.get(PASSWORD))
 
 
 def bad(url: str) -> UsageError:
-    """libpq's own message may quote the password, so it is not shown."""
+    """The error for a malformed URL. libpq's own message may quote the password, so it is not shown."""
     return UsageError(f"{hide_password(url)!r} is not a PostgreSQL URL: {_HOW}")

@@ -27,7 +27,7 @@ class Table:
         self.insert = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) {tail}"
 
     def insert_behind(self, fence: str, prefix: str, *, many: bool) -> str:
-        """For PostgreSQL: insert the row, or all rows, if `fence` returned one."""
+        """For PostgreSQL: insert the row, or all rows, if `fence` returned a row."""
         columns = ", ".join(self.columns)
         if many:
             arrays = ", ".join(f"CAST(:{value} AS {kind}[])" for value, kind in self._typed())
@@ -48,19 +48,19 @@ class Table:
         return zip(self._values, self.columns.values(), strict=True)
 
 
-_known: dict[object, str] = {}
+_statements: dict[object, str] = {}
 
 
 def one_statement(update: str, inserts: Inserts, prefix: str) -> str:
-    """`update` ends in RETURNING; the whole statement returns the same."""
+    """The update and its inserts. `update` ends in RETURNING; the whole statement returns the same rows."""
     shape = update, prefix, tuple((table, len(rows) > 1) for table, rows in inserts)
-    if shape not in _known:
+    if shape not in _statements:
         parts = "".join(
             f", put_{table.name} AS ({table.insert_behind('fence', prefix, many=len(rows) > 1)})"
             for table, rows in inserts
         )
-        _known[shape] = f"WITH fence AS ({update}){parts} SELECT fence.* FROM fence"
-    return _known[shape]
+        _statements[shape] = f"WITH fence AS ({update}){parts} SELECT fence.* FROM fence"
+    return _statements[shape]
 
 
 def _array(values: Sequence[object]) -> str:

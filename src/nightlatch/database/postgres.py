@@ -55,15 +55,15 @@ class PostgresDatabase:
     now = wall = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
     share, lock = "FOR SHARE", "FOR NO KEY UPDATE"
     unlocked = "FOR NO KEY UPDATE SKIP LOCKED"
-    unindexed = ""  # it has statistics, and decides by itself
+    unindexed = ""  # PostgreSQL has statistics, and chooses the index by itself
     clock_name = "server"
-    many_machines = True  # if no clock can judge a record, it may be another machine's: it is watched, not refused
+    many_machines = True  # a record that no clock can judge may be another machine's: it is watched, not refused
     poll_every = 0.05
     look_first = False  # reading first would cost a round trip
 
     def __init__(self, url: str, area: str) -> None:
         self.url = hide_password(url)
-        # A URL that opens it without a secret; "" if there is none.
+        # A URL by which another process can open it without a secret; "" if there is none.
         self.address = "" if dsn.has_secret(url) or dsn.needs_environment(url) else url
         self.area = area
         libpq_url, self.schema = dsn.split(url)
@@ -84,7 +84,7 @@ class PostgresDatabase:
         return self.facts()[f"{self.area}.id"]
 
     def facts(self) -> dict[str, str]:
-        """The facts recorded when it was made."""
+        """The facts recorded when the database was made."""
         if not self._facts:
             self.read("SELECT 1")
         return self._facts
@@ -102,8 +102,8 @@ class PostgresDatabase:
     def write(self, sql: str, *, lazy: bool = False, patience: float = PATIENCE, **values: object) -> list[Row]:
         """One statement, one transaction; committed when this returns.
 
-        `lazy`: `sql` ends in RETURNING, and need not be on the server's disk yet; the next commit of anything flushes
-        it too.
+        `lazy`: the change need not be on the server's disk yet; the next commit of anything flushes it too. `sql` must
+        end in RETURNING.
         """
         if lazy:
             sql = f"{sql.rstrip()}, {_LAZY}"
@@ -128,30 +128,30 @@ class PostgresDatabase:
         return self.write(sql, lazy=False, patience=PATIENCE, **values)
 
     def transaction(self, *, lazy: bool = False) -> _PostgresTransaction:
-        """Several statements as one: `with db.transaction() as execute: execute(sql, **values)`. It is never
-        `lazy`: to ask for that would be another round trip."""
+        """Several statements as one: `with db.transaction() as execute: execute(sql, **values)`. `lazy`
+        is ignored: it would cost another round trip."""
         return _PostgresTransaction(self)
 
     def listen(self, name: str) -> NotifiedWaiter:
-        """Waits for the release of `name`; behind a transaction pooler there are no notifications, and it polls."""
+        """A waiter for the release of `name`; behind a transaction pooler there are no notifications, so it polls."""
         from .release_waiter import NotifiedWaiter
 
         return NotifiedWaiter(self, name)
 
     def areas(self) -> set[str]:
-        """Which of our areas exist: store, ledger. Makes nothing."""
-        return schema.areas(self._recorded())
+        """Which of our areas exist: store, ledger. Creates nothing."""
+        return schema.areas(self._read_meta())
 
     def pending(self) -> list[str]:
         """The statements that a migration would run, in order. Changes nothing."""
-        meta = self._recorded()
+        meta = self._read_meta()
         if schema.check(meta, self.area, self.url):
             return []
-        recorded: list[str] = [f"CREATE SCHEMA IF NOT EXISTS {self.schema}"]
-        self._apply(meta, lambda sql, values: recorded.append(schema.filled(sql, values)))
-        return ["BEGIN", *recorded, "COMMIT"]
+        statements: list[str] = [f"CREATE SCHEMA IF NOT EXISTS {self.schema}"]
+        self._apply(meta, lambda sql, values: statements.append(schema.filled(sql, values)))
+        return ["BEGIN", *statements, "COMMIT"]
 
-    def _recorded(self) -> dict[str, str]:
+    def _read_meta(self) -> dict[str, str]:
         deadline = clock.now() + PATIENCE
         with ExplainedPostgresErrors(self.url):
             wire = self.dial(deadline)
@@ -170,7 +170,7 @@ class PostgresDatabase:
         return self._pool
 
     def dial(self, deadline: float) -> Wire:
-        """A new connection, without a look at the schema."""
+        """A new connection; the schema is not checked."""
         return Wire(self._conninfo, deadline)
 
     def open(self, deadline: float) -> Wire:
@@ -188,7 +188,7 @@ class PostgresDatabase:
         return wire
 
     def _meta(self, wire: Wire, deadline: float) -> dict[str, str]:
-        """The schema's own facts, and the server process that answered: if that changes, there is a pooler."""
+        """The contents of `meta`, and the server process that answered: behind a pooler it changes."""
         sql = f"SELECT key, value FROM {self.prefix}meta UNION ALL SELECT 'backend', CAST(pg_backend_pid() AS text)"
         try:
             return dict(self._execute(wire, sql, {}, deadline))
@@ -204,17 +204,17 @@ class PostgresDatabase:
         execute("BEGIN ISOLATION LEVEL READ COMMITTED", {})
         # Two processes that start at once would both find nothing: IF NOT EXISTS does not wait for the other's commit.
         execute("SELECT pg_advisory_xact_lock(hashtext(:name))", {"name": f"nightlatch {self.schema}"})
-        meta = self._meta(wire, deadline) if self._there(wire, "to_regclass", f"{self.prefix}meta", deadline) else {}
+        meta = self._meta(wire, deadline) if self._exists(wire, "to_regclass", f"{self.prefix}meta", deadline) else {}
         if not schema.check(meta, self.area, self.url):  # no other process has done it while we waited
-            if not self._there(wire, "to_regnamespace", self.schema, deadline):
+            if not self._exists(wire, "to_regnamespace", self.schema, deadline):
                 execute(f"CREATE SCHEMA {self.schema}", {})
             self._apply(meta, execute)
         meta = self._meta(wire, deadline)
         execute("COMMIT", {})
         return meta
 
-    def _there(self, wire: Wire, look_up: str, name: str, deadline: float) -> bool:
-        """Does it exist? Without an error if it does not, which would end the transaction."""
+    def _exists(self, wire: Wire, look_up: str, name: str, deadline: float) -> bool:
+        """Does the table or schema exist? `look_up` raises no error if not: an error would end the transaction."""
         return self._execute(wire, f"SELECT {look_up}(:name)", {"name": name}, deadline) != [(None,)]
 
     def _apply(self, meta: dict[str, str], execute: Callable[[str, dict[str, str]], object]) -> None:
@@ -228,11 +228,11 @@ class PostgresDatabase:
         return wire.execute(*self._statement(sql, values), deadline, prepare=prepare)
 
     def _statement(self, sql: str, values: dict[str, Any]) -> tuple[bytes, list[object]]:
-        """As it is sent, and its parameters."""
-        known = self._translated.get(sql)
-        if known is None:
-            known = self._translated[sql] = _translate(sql)
-        statement, names = known
+        """The statement as it is sent, and its parameters."""
+        translated = self._translated.get(sql)
+        if translated is None:
+            translated = self._translated[sql] = _translate(sql)
+        statement, names = translated
         return statement, [values[name] for name in names]
 
 
@@ -241,7 +241,7 @@ class _Pool:
 
     def __init__(self) -> None:
         self.made_by = os.getpid()
-        self.turns: SimpleQueue[None] = SimpleQueue()  # a semaphore, in a tenth of its time
+        self.turns: SimpleQueue[None] = SimpleQueue()  # used as a semaphore: ten times as fast as threading's
         for _ in range(CONNECTIONS):
             self.turns.put(None)
         self.idle: list[Wire] = []
@@ -285,12 +285,12 @@ class _Borrowed:
             wire = self._pool.idle.pop()
             if wire.alive:
                 return wire
-            wire.close()  # dead before anything was sent: the verb uses a new one
+            wire.close()  # dead before anything was sent: the next one is used
         return None
 
 
 class _PostgresTransaction:
-    """What needs no answer is sent with the next statement that does: most transactions are three round trips."""
+    """A statement without an answer is sent with the next that has one: most transactions are three round trips."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
@@ -311,7 +311,7 @@ class _PostgresTransaction:
             return self._wire.execute_together(statements, self._deadline)[-1]
 
     def later(self, sql: str, **values: object) -> None:
-        """The same for a statement without an answer; it may be refused as late as at the end of the transaction."""
+        """A statement whose answer is not needed; if it is refused, a later call or the commit raises."""
         self._unsent.append(self._database._statement(sql, values))
 
     def many(self, sql: str, rows: Sequence[dict[str, object]]) -> None:

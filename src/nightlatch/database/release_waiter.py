@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from .postgres import PostgresDatabase
     from .wire import Wire
 
-TRUST = 0.5  # seconds between two looks of a waiter that is notified: a holder on this machine may die unannounced
-_AGAIN = 5.0  # seconds between two tries to listen
+TRUST = 0.5  # seconds that a notified waiter waits before it looks: a holder on this machine may die without notice
+_RETRY_AFTER = 5.0  # seconds between two tries to listen
 _PATIENCE = 2.0  # seconds for one such try
 
 
@@ -34,7 +34,7 @@ class NotifiedWaiter:
 
     def wait(self, seconds: float) -> None:
         if self._wire is None and clock.now() >= self._try_at and self._open():
-            return  # a release before this moment was not notified: look first
+            return  # a release before this moment was not notified: the caller looks first
         if self._wire is None:
             clock.sleep(min(seconds, self._database.poll_every))
             return
@@ -51,8 +51,8 @@ class NotifiedWaiter:
     def close(self) -> None:
         if self._wire is not None:
             try:
-                # A connection that listens and is never read would block the server's queue for everybody. The next
-                # wait reads the answer: this one has its lease, and work to do.
+                # A connection that listens and is never read would block the server's queue for everybody. The answer
+                # is left to the next wait: this caller has its lease, and work to do.
                 self._wire.post(b"UNLISTEN *")
             except Broken:
                 self._wire.close()
@@ -61,14 +61,14 @@ class NotifiedWaiter:
             self._wire = None
 
     def _open(self) -> bool:
-        self._try_at = clock.now() + _AGAIN
+        self._try_at = clock.now() + _RETRY_AFTER
         deadline = clock.now() + _PATIENCE
         try:
-            wire = self._kept() or self._database.dial(deadline)
+            wire = self._kept_wire() or self._database.dial(deadline)
         except Broken:
             return False
         try:
-            if self._proven or self._direct(wire, deadline):
+            if self._proven or self._is_direct(wire, deadline):
                 wire.execute(f"LISTEN {self._database.schema}".encode(), [], deadline)
                 if not self._proven:
                     self._notify_ourselves()
@@ -80,13 +80,14 @@ class NotifiedWaiter:
         wire.close()
         return False
 
-    def _direct(self, wire: Wire, deadline: float) -> bool:
+    def _is_direct(self, wire: Wire, deadline: float) -> bool:
+        """Is there no pooler in between?"""
         return wire.execute(b"SELECT pg_backend_pid()", [], deadline) == [(wire.backend,)]
 
     def _notify_ourselves(self) -> None:
         self._database.write("SELECT pg_notify(:channel, :probe)", channel=self._database.schema, probe=self._probe)
 
-    def _kept(self) -> Wire | None:
+    def _kept_wire(self) -> Wire | None:
         while self._pool.waiters:
             wire, proven = self._pool.waiters.pop()
             if wire.alive:

@@ -1,7 +1,7 @@
 """Migrations: numbered SQL files, applied in order, each once.
 
-They only add. A program accepts a newer schema unless that schema says, in `needs`, that it requires a newer program:
-so an upgrade on one machine does not stop the runs of another.
+Most of them only add. A program accepts a newer schema unless that schema says, in `needs`, that it requires a newer
+program: so an upgrade on one machine seldom stops the runs of another.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ READ = "SELECT key, value FROM meta"
 _SQLITE = "/* sqlite:"
 
 
-_known: dict[str, list[tuple[int, str]]] = {}  # read once: later the files may be those of a newer program
+_listed: dict[str, list[tuple[int, str]]] = {}  # read once: later the files may be those of a newer program
 
 
 def migrations(area: str) -> list[tuple[int, str]]:
     """(number, file) of every migration of an area, in order."""
-    if area not in _known:
+    if area not in _listed:
         folder = os.path.join(os.path.dirname(__file__), "migrations", area)
         names = sorted(name for name in os.listdir(folder) if name.endswith(".sql"))
-        _known[area] = [(int(name.split("_", 1)[0]), os.path.join(folder, name)) for name in names]
-    return _known[area]
+        _listed[area] = [(int(name.split("_", 1)[0]), os.path.join(folder, name)) for name in names]
+    return _listed[area]
 
 
 def newest(area: str) -> int:
@@ -62,13 +62,13 @@ def apply(meta: dict[str, str], area: str, execute: Callable[[str, dict[str, str
         "INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
     )
     execute(set_meta, {"key": f"{area}.schema", "value": str(max(done, newest(area)))})
-    for name, text in _made(area).items():
+    for name, text in _first_facts(area).items():
         if f"{area}.{name}" not in meta:
             execute(set_meta, {"key": f"{area}.{name}", "value": text})
 
 
-def _made(area: str) -> dict[str, str]:
-    """Facts recorded when an area is made: its id; for a ledger also the time zone in which it counts days."""
+def _first_facts(area: str) -> dict[str, str]:
+    """The facts to record for a new area: its id; for a ledger also the time zone in which it counts days."""
     from ..system import identity, zone
 
     return {"id": identity.new_id()} | ({"zone": zone.name()} if area == "ledger" else {})

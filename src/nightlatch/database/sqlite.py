@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
 
 MEMORY = ":memory:"
-_LOG_PAGES = 250  # at most, before they are moved into the database: a process that opens it alone reads its whole log
+_LOG_PAGES = 250  # before a checkpoint: a process that opens the database alone reads the whole log
 PATIENCE = 30.0  # seconds a writer waits for its turn unless it says otherwise
 
-_inherited: list[sqlite3.Connection] = []
-_used: set[ref[SqliteDatabase]] = set()  # by this process
+_inherited: list[sqlite3.Connection] = []  # from before a fork: referenced, so that they are never closed
+_used: set[ref[SqliteDatabase]] = set()  # databases with a connection of this process
 
 
 class SqliteDatabase:
@@ -66,7 +66,7 @@ class SqliteDatabase:
         self._connection: sqlite3.Connection | None = None
         self._log = Log(self.path)
         self._facts: dict[str, str] = {}
-        self._file: tuple[int, int] | None = None  # that the connection is open on
+        self._file: tuple[int, int] | None = None  # (device, inode) that the connection is open on
 
     @property
     def clock_name(self) -> str:
@@ -78,7 +78,7 @@ class SqliteDatabase:
         return self.facts()[f"{self.area}.id"]
 
     def facts(self) -> dict[str, str]:
-        """The facts recorded when it was made."""
+        """The facts recorded when the database was made."""
         with self._thread, self._explained:
             self._connect()
             return self._facts
@@ -117,7 +117,7 @@ class SqliteDatabase:
                 hit = connection.execute(update, values).fetchall()
                 if hit:
                     for table, rows in inserts:
-                        if len(rows) == 1:  # the plain case, in less time
+                        if len(rows) == 1:  # the usual case, and faster
                             connection.execute(table.insert, rows[0])
                         else:
                             connection.executemany(table.insert, rows)
@@ -142,19 +142,19 @@ class SqliteDatabase:
         """None: there are no notifications, so a waiter polls."""
 
     def areas(self) -> set[str]:
-        """Which of our areas exist: store, ledger. Makes nothing."""
-        return schema.areas(self._recorded())
+        """Which of our areas exist: store, ledger. Creates nothing."""
+        return schema.areas(self._read_meta())
 
     def pending(self) -> list[str]:
         """The statements that a migration would run, in order. Changes nothing, and makes no file."""
-        meta = self._recorded()
+        meta = self._read_meta()
         if schema.check(meta, self.area, self.path):
             return []
-        recorded = [schema.META]
-        self._apply(meta, lambda sql, values: recorded.append(schema.filled(sql, values)))
-        return ["BEGIN IMMEDIATE", *recorded, "COMMIT"]
+        statements = [schema.META]
+        self._apply(meta, lambda sql, values: statements.append(schema.filled(sql, values)))
+        return ["BEGIN IMMEDIATE", *statements, "COMMIT"]
 
-    def _recorded(self) -> dict[str, str]:
+    def _read_meta(self) -> dict[str, str]:
         if not os.path.exists(self.path):
             return {}
         with self._explained:
@@ -173,8 +173,8 @@ class SqliteDatabase:
             self._log.close()
 
     def _current(self) -> sqlite3.Connection:
-        """Connected to the file that is at the path now. If its folder was moved away, the next process would make a
-        new store there, and both would hand out the same leases."""
+        """The connection to the file that is at the path now. If the folder was moved away, another process may make a
+        new store at the path: with the old file still open, both would hand out the same leases."""
         if self.area == "store" and self._connection is not None and self._file != _file_at(self.path):
             self.close()
         return self._connect()
@@ -206,7 +206,7 @@ class SqliteDatabase:
         except FileExistsError:
             pass
         connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA synchronous = NORMAL")  # no flush inside a commit: it comes after it
+        connection.execute("PRAGMA synchronous = NORMAL")  # no flush inside a commit: `_log` flushes after it
         connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
         meta = self._meta(connection)
         if not schema.check(meta, self.area, self.path) or _mode(connection) != "wal":
@@ -242,7 +242,7 @@ class SqliteDatabase:
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(schema.META)
             meta = self._meta(connection)
-            if not schema.check(meta, self.area, self.path):  # not done by another while we queued
+            if not schema.check(meta, self.area, self.path):  # no other process has done it while we waited
                 self._apply(meta, connection.execute)
             connection.execute("COMMIT")
             self._log.flush()
@@ -371,7 +371,7 @@ def _mode(connection: sqlite3.Connection, change: str = "") -> str:
 
 
 def _file_at(path: str) -> tuple[int, int] | None:
-    """Which file that is; None if there is none, or it is a database in memory."""
+    """(device, inode) of the file; None if there is none, or it is a database in memory."""
     try:
         found = os.stat(path)
     except FileNotFoundError:

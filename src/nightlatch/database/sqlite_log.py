@@ -1,7 +1,7 @@
 """SQLite's write-ahead log, flushed by the process that committed, after the next writer was let in.
 
 So the flushes of many processes overlap. A flush makes everything durable that was committed to the log before, in the
-order of the commits; what a checkpoint has moved out of it meanwhile, the checkpoint flushed.
+order of the commits. What a checkpoint has moved into the database meanwhile was flushed by the checkpoint.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..system import durable
 
 
 class Log:
-    """The log of one database. After a flush that failed it is not trusted again."""
+    """The log of one database. After a failed flush every use raises: nobody knows what is on the disk."""
 
     def __init__(self, database: str) -> None:
         self._path = f"{database}-wal"
@@ -21,7 +21,7 @@ class Log:
         self.behind = False  # something may be committed and not flushed
 
     def flush(self) -> None:
-        """What was committed is on the disk when this returns."""
+        """Everything committed is on the disk when this returns."""
         if self._file < 0:
             self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -39,7 +39,7 @@ class Log:
             self.flush()
 
     def close(self) -> None:
-        """Close the file. The next connection opens it again, since by then it may be another file."""
+        """Close the log's file. The next flush opens it again, since by then there may be another file at its path."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

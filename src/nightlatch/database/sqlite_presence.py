@@ -10,25 +10,27 @@ from ..system import presence
 
 
 def expect(path: str, known: str = "") -> None:
-    """Called before the file is made. The queue's file is made after the store's, and stays when that is gone.
-    `known`: the id of the store that this process had open there."""
+    """Raise if the store's file was at the path and is gone. Called before the file is made. The queue's file is made
+    after the store's, and stays when that is gone. `known`: the id of the store that this process had open there."""
     if os.path.exists(path):
         return
     # The store is checked again at the end: another process may be making it at this moment.
     if (known or os.path.exists(f"{path}.queue") or presence.recall(path)) and not os.path.exists(path):
-        raise _gone(path, "is gone: it was here before. Mount its disk, or restore its file from a backup")
+        raise _wrong_store(path, "is gone: it was here before. Mount its disk, or restore its file from a backup")
 
 
 def confirm(path: str, its_id: str, known: str = "") -> None:
-    """Called after it was opened: is it the same store as before? `known` as in `expect`."""
+    """Raise if the store at the path is not the one that was there before. Called after it was opened."""
     known = known or presence.recall(path)
     if known and known != its_id:
-        raise _gone(path, f"is not the same as before (id {its_id[:8]}, not {known[:8]}). Mount the other one's disk")
+        raise _wrong_store(
+            path, f"is not the same as before (id {its_id[:8]}, not {known[:8]}). Mount the other one's disk"
+        )
     presence.remember(path, its_id)
 
 
 def begin_anew(path: str) -> None:
-    """A person decided that what is here now, or is made next, is the store."""
+    """Forget the old store, as a person decided: what is at the path now, or is made next, is the store."""
     if not os.path.exists(path):
         for ending in (".queue", "-wal", "-shm"):
             try:
@@ -38,7 +40,7 @@ def begin_anew(path: str) -> None:
     presence.forget(path)
 
 
-def _gone(path: str, problem: str) -> StoreUnreachable:
+def _wrong_store(path: str, problem: str) -> StoreUnreachable:
     return StoreUnreachable(
         f"the store {path} {problem}. Or start a new one, without its leases, done keys and gates: "
         f"nightlatch migrate --new --store sqlite:///{path}"

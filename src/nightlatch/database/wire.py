@@ -27,8 +27,8 @@ _PIPELINES = 140_000  # the first libpq that can send a statement before the ans
 _NO_SUCH_STATEMENT, _ALREADY_PREPARED = "26000", "42P05"
 # By type; everything else is text.
 _READERS: dict[int, Callable[[bytes], object]] = {_INT8: int, 21: int, 23: int, 16: b"t".__eq__}
-_SAME_IN_PSYCOPG = frozenset({*_READERS, _TEXT})  # it reads these as we do; a long answer in a fifth of the time
-_MANY = 20  # rows
+_SAME_IN_PSYCOPG = frozenset({*_READERS, _TEXT})  # psycopg reads these as we do, and a long answer five times as fast
+_MANY = 20  # rows of a long answer
 
 
 class Broken(Exception):
@@ -51,8 +51,8 @@ class Wire:
 
     def __init__(self, conninfo: str, deadline: float) -> None:
         self.prepares = False  # set by the owner if there is certainly no pooler in between
-        self._owed = False
-        self._names: dict[tuple[bytes, tuple[int, ...]], bytes] = {}  # of statements used before
+        self._answer_unread = False  # that to `post`
+        self._names: dict[tuple[bytes, tuple[int, ...]], bytes] = {}  # statement used before → its name, if prepared
         self._poll = select.poll()
         self._connection = pq.PGconn.connect_start(conninfo.encode())
         try:
@@ -68,7 +68,7 @@ class Wire:
         fails, and the statement is sent in full.
         """
         self._settle(deadline)
-        parameters, types = _bound(values)
+        parameters, types = _parameters(values)
         name = self._prepared(sql, types, deadline) if prepare and self.prepares else b""
         try:
             if name:
@@ -97,7 +97,7 @@ class Wire:
         self._settle(deadline)
         connection, ready = self._connection, []
         for sql, values in statements:
-            parameters, types = _bound(values)
+            parameters, types = _parameters(values)
             name = self._prepared(sql, types, deadline) if prepare and self.prepares else b""
             ready.append((sql, parameters, types, name))
         found: list[list[Row]] = []
@@ -131,23 +131,24 @@ class Wire:
         """Send a statement without waiting for its answer; the next call reads it."""
         try:
             self._connection.send_query_params(sql, None)
-            self._owed = True
+            self._answer_unread = True
             self._connection.flush()
         except OperationalError as error:
             raise Broken(str(error)) from error
 
     def _settle(self, deadline: float) -> None:
-        if self._owed:
+        """Read the answer to `post`, if there is one."""
+        if self._answer_unread:
             try:
                 self._rows(self._answer(deadline))
             except OperationalError as error:
                 raise Broken(str(error)) from error
-            self._owed = False
+            self._answer_unread = False
 
     def _prepared(self, sql: bytes, types: list[int], deadline: float) -> bytes:
-        """The statement's name on the server, from its second use on: a command uses most of them once.
+        """The statement's name on the server; b"" at its first use, since a command uses most statements once.
 
-        The name is a hash of the statement, so even on a session that is shared after all it names this one.
+        The name is a hash of the statement, so even on a session that is shared after all it can mean no other.
         """
         what = sql, tuple(types)
         name = self._names.get(what)
@@ -168,7 +169,7 @@ class Wire:
         return name
 
     def _answer(self, deadline: float, until: pq.ExecStatus | None = None) -> pq.abc.PGresult | None:
-        """The last result of a statement; or the first one with that status."""
+        """The last result of a statement, or the last before a result with the status `until`."""
         connection, answer = self._connection, None
         while connection.flush():
             if self._await(select.POLLIN | select.POLLOUT, deadline) & select.POLLIN:
@@ -194,7 +195,7 @@ class Wire:
 
     @property
     def backend(self) -> int:
-        """The server process's id, as the other end reported it; a pooler makes one up."""
+        """The server process's id, as the other end reported it; a pooler reports a made-up one."""
         return self._connection.backend_pid
 
     def notified(self, deadline: float) -> list[str]:
@@ -202,12 +203,12 @@ class Wire:
         try:
             while True:
                 self._connection.consume_input()
-                heard = []
+                payloads = []
                 while (notify := self._connection.notifies()) is not None:
-                    heard.append(notify.extra.decode())
+                    payloads.append(notify.extra.decode())
                 left = deadline - clock.now()
-                if heard or left <= 0:
-                    return heard
+                if payloads or left <= 0:
+                    return payloads
                 self._poll.poll(left * 1000 + 1)
         except OperationalError as error:
             raise Broken(str(error)) from error
@@ -216,16 +217,16 @@ class Wire:
         self._connection.finish()
 
     def _connect(self, deadline: float) -> None:
-        connection, known = self._connection, -1
+        connection, registered = self._connection, -1
         if connection.status == pq.ConnStatus.BAD:
             raise Broken(connection.get_error_message())
         while (status := connection.connect_poll()) != pq.PollingStatus.OK:
             if status == pq.PollingStatus.FAILED:
                 raise Broken(connection.get_error_message())
-            if known != connection.socket:  # libpq has gone on to the next address
-                self._poll, known = select.poll(), connection.socket
+            if registered != connection.socket:  # libpq has gone on to the next address
+                self._poll, registered = select.poll(), connection.socket
             wanted = select.POLLIN if status == pq.PollingStatus.READING else select.POLLOUT
-            self._poll.register(known, wanted)
+            self._poll.register(registered, wanted)
             if not self._poll.poll(max(deadline - clock.now(), 0) * 1000):
                 raise Broken("no answer in time")
         self._poll = select.poll()
@@ -269,8 +270,8 @@ class Wire:
         ]
 
 
-def _bound(values: Sequence[object]) -> tuple[list[bytes | None], list[int]]:
-    """Parameters and their types."""
+def _parameters(values: Sequence[object]) -> tuple[list[bytes | None], list[int]]:
+    """The values as libpq's parameters, and their types."""
     return (
         [value.encode() if type(value) is str else None if value is None else str(value).encode() for value in values],
         [_INT8 if isinstance(value, int) else _TEXT for value in values],

@@ -1,6 +1,6 @@
 """What happened? Runs, attempts, usage, and a hash-chained journal of it all.
 
-Knows nothing of leases' rules, gates or commands; imports `core`, `system`, `database` and a store's URL.
+Knows nothing of lease rules, gates or commands; imports `core`, `system`, `database` and `store.url`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def open_for(store_url: str | None = None) -> Ledger:
-    """The ledger that belongs to a store. Nothing is opened before the first verb."""
+    """The ledger that belongs to a store; its database is opened at the first use."""
     from .location import open_for
 
     return open_for(store_url)

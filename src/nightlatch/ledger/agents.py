@@ -1,5 +1,5 @@
-"""Agents at a vendor, as the runs that launched them recorded them. Rows are written by the run's writer, in the commit
-that checks its token; a person's decision, by compare-and-set on the job's chain."""
+"""Agents at a vendor, as recorded by the runs that launched them. The run's writer writes the rows, in the commit that
+checks its token; what a person finds out is written in a transaction on the job's chain."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ class AgentRow:
     provider: str
     agent: str
     handle: str
-    status: str  # the agent's, or PREPARED
+    status: str  # as the vendor reports it, or PREPARED
     note: str = ""
     page: str = ""
-    fields: str = ""  # a JSON object: what its adapter is made with
-    used: Amounts = Amounts()  # of what the vendor counted: what is recorded
+    fields: str = ""  # a JSON object: the arguments of its adapter
+    used: Amounts = Amounts()  # the part of the vendor's totals that is recorded as usage
     began: float
     changed: float
-    ended: float | None = None  # when the vendor reported it
+    ended: float | None = None  # when the vendor reported its end
 
 
-_IS = ("job", "launch", "began")
-_COLUMNS = [
-    *(name for name in AgentRow.__annotations__ if name not in (*_IS, "used")),
+_NEVER_UPDATED = ("job", "launch", "began")
+_UPDATED = [
+    *(name for name in AgentRow.__annotations__ if name not in (*_NEVER_UPDATED, "used")),
     "usd", "tokens", "calls", "units", "doubt",
 ]  # fmt: skip
 AGENT = TypedTable(
     "agent",
     AgentRow,
-    "ON CONFLICT (job, launch) DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS),
+    "ON CONFLICT (job, launch) DO UPDATE SET " + ", ".join(f"{name} = excluded.{name}" for name in _UPDATED),
 )
 
 
@@ -64,7 +64,7 @@ class Agents:
         return self._tables.select(AGENT, "WHERE run = :run ORDER BY began", run=run)
 
     def open(self) -> list[AgentRow]:
-        """Agents whose end is not known, the oldest first."""
+        """Launched agents whose end is not known, the oldest first."""
         unended = "WHERE ended IS NULL AND status <> :prepared ORDER BY began"
         return self._tables.select(AGENT, unended, prepared=PREPARED)
 
@@ -72,7 +72,7 @@ class Agents:
         return self._tables.select(AGENT, "ORDER BY began DESC LIMIT :most", most=limit)
 
     def put(self, row: AgentRow, by: str) -> None:
-        """Record what a person, or a command that a person typed, found out about it."""
+        """Record what a person, or a command that a person typed, found out about an agent."""
         with self._tables.on_chain(row.job) as chain:
             chain(AGENT.put, **AGENT.by_column(row))
             facts = {"handle": row.handle, "provider": row.provider, "status": row.status, "note": row.note or None}

@@ -1,10 +1,10 @@
 """Is the journal intact, and does the rest of the ledger agree with it?
 
 Every chain is read from its first entry to its head, every run is compared with its links in its job's chain, and
-rows with what follows from their entries (`replay`). The owner of the database can recompute all of it. So heads go out
-with log lines and alerts, and a head that was kept elsewhere is compared: what was rewritten or cut off behind it can
-no longer be hidden. Retention removes entries too, and records that in a `cut`. A forged cut could name any retention,
-so a cut is checked against the times of what it removes, and against the heads.
+every row with what follows from the journal (`replay`). The owner of the database can recompute all of it. So heads go
+out with log lines and alerts: a head that was kept elsewhere shows whether an older entry was rewritten or removed.
+Retention removes entries too, and records that in a `cut`. A forged cut could name any retention, so a cut is checked
+against the times of what it removes, and against the heads.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Row = tuple[Any, ...]
 
-_PAGE = 5000
+_PAGE = 5000  # entries in one query
 _ELSEWHERE = "a head kept elsewhere"
 _ENTRIES = """
 SELECT chain, seq, at, kind, body, hash FROM {{prefix}}journal
@@ -39,14 +39,14 @@ _RUNS = _ENTRIES.format(which=f"chain NOT LIKE 'job:%' AND chain NOT LIKE '{STEP
 _HEAD = """
 SELECT seq FROM {prefix}chain WHERE name = :chain UNION ALL SELECT seq FROM {prefix}run WHERE id = :chain
 """
-_RUN, _ITEMS, _EFFECT = map(kinds.evidence_for, (kinds.RUN, kinds.ITEMS, kinds.EFFECT))
+_RUN_KINDS, _ITEM_KINDS, _EFFECT_KINDS = map(kinds.evidence_for, (kinds.RUN, kinds.ITEMS, kinds.EFFECT))
 _CUTS = f"SELECT chain, seq, at, body FROM {{prefix}}journal WHERE kind = '{kinds.CUT}' ORDER BY chain, seq"
-_SKEW = 3_600_000  # ms that the clock of a log line may be off
+_SKEW = 3_600_000  # ms by which a log line's clock may be wrong
 
 
 @value(frozen=True, kw_only=True)
 class Break:
-    """The first entry of a chain that is not as it was written, and what is wrong with it. Entry 0: of its row."""
+    """The first entry of a chain that is not as it was written, and what is wrong with it. `seq` 0: a row is wrong."""
 
     chain: str
     seq: int
@@ -61,24 +61,24 @@ class AuditResult:
     entries: int
     chains: int
     compared: int  # heads kept elsewhere that were found
-    behind: int  # heads kept elsewhere that are older than the oldest entry that was not pruned
-    unproven: tuple[str, ...]  # chains that have only such heads, and no log line's time to judge them by
-    breaks: tuple[Break, ...]  # the first one of each chain that is broken, jobs' chains first
+    behind: int  # heads kept elsewhere whose entries were pruned
+    unproven: tuple[str, ...]  # chains with only such heads, and no log line's time to judge the pruning by
+    breaks: tuple[Break, ...]  # the first of each broken chain, jobs' chains first
 
 
 @value(frozen=True, kw_only=True)
 class RetentionCut:
-    """What one entry says was removed by retention."""
+    """What retention removed, according to one `cut` entry."""
 
     seq: int
     runs: frozenset[str]
-    before: int  # ms: all of it is older
-    last: int  # entry of the job's chain; 0: none was removed there
-    hash: str
+    before: int  # ms; everything that was removed is older
+    last: int  # the last entry removed from the job's chain; 0: none
+    hash: str  # of that entry
 
 
 def heads(tables: Tables) -> list[str]:
-    """The head of every job's chain. Kept elsewhere, they hold all that was linked there until now."""
+    """The head of every job's chain. Kept elsewhere, they vouch for all that was linked there until now."""
     rows = tables.read("SELECT name, seq, head FROM {prefix}chain ORDER BY name")
     return [head_text(*row) for row in rows]
 
@@ -86,40 +86,40 @@ def heads(tables: Tables) -> list[str]:
 def verify(tables: Tables, kept: Iterable[str] = (), keep: float | None = None) -> AuditResult:
     """Read the whole journal once. `kept` are heads that were kept elsewhere, or log lines with them.
 
-    What retention has removed within the last `keep` seconds (None: ever) is believed only if a head kept elsewhere is
-    newer, as far as the chain has any.
+    A cut of entries younger than `keep` seconds (None: any cut) is believed only if a head kept elsewhere is newer than
+    the cut. Chains of which no head was kept are not judged by this.
     """
     heads_kept = [parse_kept(text) for text in kept]
     while True:
         cuts = tables.read(_CUTS)
         verdict = _Audit(tables, heads_kept, cuts, keep).run()
         if not verdict.breaks or tables.read(_CUTS) == cuts:
-            return verdict  # otherwise something was pruned meanwhile, and is not missing
+            return verdict  # otherwise retention removed something meanwhile: read again
 
 
 class _Audit:
     def __init__(self, tables: Tables, kept: list[KeptHead], cuts: list[Row], keep: float | None) -> None:
         self._tables, self._kept, self._keep = tables, kept, keep
-        self._bare = {head.hash for head in kept if not head.chain}
+        self._bare = {head.hash for head in kept if not head.chain}  # hashes that were not found yet
         self._points: dict[str, dict[int, list[tuple[str, str]]]] = {}  # chain → seq → (hash it must have, its source)
         self._cuts: dict[str, list[RetentionCut]] = {}  # by job's chain
-        self._cut: dict[str, RetentionCut] = {}  # job's chain → the cut that removed the most of it
+        self._newest_cut: dict[str, RetentionCut] = {}  # job's chain → the newest cut that removed some of it
         for chain, seq, at, body in cuts:
             try:
                 self._note_cut(chain, seq, at, unpack(body))
             except ValueError:
-                pass  # it is reported where the chain is read
+                pass  # `_walk` reports it
         self._links: dict[str, Links] = {}  # by run
         self._linked_in: dict[str, str] = {}  # run → job's chain
         self._effects: dict[tuple[str, str], dict[str, Any]] = {}  # by scope and key
         self._items = row_checks.ItemChecks()
-        self._found: dict[str, int] = {}  # chain → the newest head kept elsewhere that is in it
+        self._found: dict[str, int] = {}  # chain → number of the newest entry that a kept head confirmed
         self._breaks: dict[str, Break] = {}
-        self._seen: set[str] = set()  # chains of runs
+        self._seen: set[str] = set()  # runs whose chain has entries
         self._entries = self._chains = self._compared = 0
 
     def run(self) -> AuditResult:
-        # Before the entries: what is written meanwhile makes a chain longer than this, never shorter.
+        # Read before the entries: meanwhile a chain may grow beyond its head here, and never shrinks.
         self._snapshot = Snapshot(self._tables)
         for chain, (seq, head) in self._snapshot.heads.items():
             self._expect(chain, seq, head, "its head in the ledger")
@@ -148,14 +148,14 @@ class _Audit:
     def _walk(self, sql: str) -> None:
         chain, seq, before, broken = "", 0, "", False
         replay: Replay | None = None
-        known = 0
+        snapshot_seq = 0  # the chain's last entry in the snapshot
         for name, number, at, kind, body, hash_ in self._tables.in_pages(sql, _PAGE, {"chain": "", "seq": 0}):
             if name != chain:
                 self._end(chain, seq, replay)
                 chain, broken = name, False
                 seq, before = self._begin(name)
                 self._chains += 1
-                known = self._snapshot.heads.get(name, (0, ""))[0]
+                snapshot_seq = self._snapshot.heads.get(name, (0, ""))[0]
                 replay = self._replay(name) if sql is _RUNS else None
             self._entries += 1
             if hash_ in self._bare:
@@ -170,15 +170,15 @@ class _Audit:
                     chain, number, "is not what was written there: it, or the one before it, was changed or moved"
                 )
             else:
-                self._meet(chain, number, hash_)
+                self._compare(chain, number, hash_)
                 try:
                     if sql is _JOBS:
-                        self._follow(chain, number, at, kind, unpack(body), hash_, known=number <= known)
-                    elif replay and kind in _RUN:
+                        self._follow(chain, number, at, kind, unpack(body), hash_, in_snapshot=number <= snapshot_seq)
+                    elif replay and kind in _RUN_KINDS:
                         self._follow_steps(kind, body)
-                        if number <= known:
+                        if number <= snapshot_seq:
                             replay.enter(number, at, kind, body)
-                    elif replay and kind in _ITEMS:
+                    elif replay and kind in _ITEM_KINDS:
                         self._items.add_entry(replay.row["job"], chain, body)
                 except (LookupError, ValueError, UsageError):
                     self._break(chain, number, f"is not what was written there: no {kind!r} of ours has these facts")
@@ -187,13 +187,13 @@ class _Audit:
         self._end(chain, seq, replay)
 
     def _begin(self, chain: str) -> tuple[int, str]:
-        cut = self._cut.get(chain)
+        cut = self._newest_cut.get(chain)
         if not cut:
             return 0, ""
-        self._meet(chain, cut.last, cut.hash)
+        self._compare(chain, cut.last, cut.hash)
         points = self._points.get(chain, {})
         for older in [point for point in points if point < cut.last]:
-            del points[older]  # nothing is left to compare it with
+            del points[older]  # the cut removed that entry
         return cut.last, cut.hash
 
     def _end(self, chain: str, last: int, replay: Replay | None) -> None:
@@ -202,15 +202,15 @@ class _Audit:
         if not chain or chain in self._breaks:
             return
         if points:
-            (_, says), *_ = points[max(points)]
-            self._break(chain, last + 1, f"is missing: the chain goes on to entry {max(points)}, by {says}")
+            (_, source), *_ = points[max(points)]
+            self._break(chain, last + 1, f"is missing: the chain goes on to entry {max(points)}, by {source}")
         elif chain.startswith(STEPS):
-            # While the run goes on its head is in no row: its length cannot be checked, but its run must exist.
+            # While the run goes on, no row has this chain's head: its length cannot be checked, but its run must exist.
             run = chain.removeprefix(STEPS).partition("#")[0]
             if run not in self._snapshot.runs and not self._tables.read(_HEAD, chain=run):
                 self._break(chain, last, f"belongs to no run: the row of {run} was removed")
         elif last > self._snapshot.heads.get(chain, (0, ""))[0]:
-            now = self._tables.read(_HEAD, chain=chain)  # begun, or gone on, since the heads were read?
+            now = self._tables.read(_HEAD, chain=chain)  # the chain may have begun or grown since the snapshot
             if not now:
                 self._break(chain, last, "belongs to no run and no job: the row with its head was removed")
             elif now[0][0] < last:
@@ -219,18 +219,18 @@ class _Audit:
             replay.finish()
             self._report(row_checks.check_run(self._tables, self._snapshot, chain, replay))
 
-    def _meet(self, chain: str, seq: int, hash_: str) -> None:
-        for wanted, says in self._points.get(chain, {}).pop(seq, ()):
+    def _compare(self, chain: str, seq: int, hash_: str) -> None:
+        for wanted, source in self._points.get(chain, {}).pop(seq, ()):
             if wanted != hash_:
-                self._break(chain, seq, f"is not what was written there: {says} has another hash")
-            elif says is _ELSEWHERE:
+                self._break(chain, seq, f"is not what was written there: {source} has another hash")
+            elif source is _ELSEWHERE:
                 self._compared += 1
                 self._found[chain] = max(seq, self._found.get(chain, 0))
 
     def _follow(
-        self, chain: str, seq: int, at: int, kind: str, facts: dict[str, str], hash_: str, *, known: bool
+        self, chain: str, seq: int, at: int, kind: str, facts: dict[str, str], hash_: str, *, in_snapshot: bool
     ) -> None:
-        """An entry of a job's chain may link to the head of a run's chain, report an effect, or cut."""
+        """Take in an entry of a job's chain: a link to a run's head, a cut, or the status of an effect or of items."""
         run = facts.get("run", "")
         if "head" in facts:
             self._expect(run, int(facts["seq"]), facts["head"], "its job's chain")
@@ -238,15 +238,15 @@ class _Audit:
             self._follow_cut(chain, seq, facts)
         elif run and ("head" in facts or kind == kinds.CANCEL_REQUESTED):
             self._linked_in[run] = chain
-            if known:
+            if in_snapshot:
                 self._links.setdefault(run, Links()).add(at, kind, facts, head_text(chain, seq, hash_))
-        elif known and kind in _EFFECT:
+        elif in_snapshot and kind in _EFFECT_KINDS:
             self._effects[facts["scope"], facts["key"]] = row_checks.effect_row(facts)
-        elif kind in _ITEMS:
+        elif kind in _ITEM_KINDS:
             self._items.add(chain.removeprefix("job:"), "", facts["status"], facts["keys"])
 
     def _follow_cut(self, chain: str, seq: int, facts: dict[str, str]) -> None:
-        # One that is not among them was made since they were read, or its facts make no sense.
+        # KeyError, which `_walk` reports, if the cut is malformed, or newer than the list of cuts.
         cut = {cut.seq: cut for cut in self._cuts.get(chain, ())}[seq]
         for run in cut.runs:
             links = self._links.get(run)
@@ -274,7 +274,7 @@ class _Audit:
         )
         self._cuts.setdefault(chain, []).append(cut)
         if cut.last:
-            self._cut[chain] = cut
+            self._newest_cut[chain] = cut
 
     def _replay(self, run: str) -> Replay | None:
         self._seen.add(run)
@@ -282,18 +282,18 @@ class _Audit:
         if not row:
             return None
         links = self._links.get(run) or Links()
-        return Replay(links, whole=links.whole or job_chain(row["job"]) not in self._cut)
+        return Replay(links, whole=links.whole or job_chain(row["job"]) not in self._newest_cut)
 
     def _check_linked(self) -> None:
         """Every run must be in its job's chain; a nested run, once it has ended."""
         for run, row in self._snapshot.runs.items():
-            chain, begun_inside = job_chain(row["job"]), row["parent"] and row["status"] == "running"
-            if not begun_inside and self._linked_in.get(run) != chain and chain not in self._breaks:
+            chain, nested_and_running = job_chain(row["job"]), row["parent"] and row["status"] == "running"
+            if not nested_and_running and self._linked_in.get(run) != chain and chain not in self._breaks:
                 self._break(run, 1, f"is not linked in {chain}: that was rewritten")
 
     def _check_rows(self) -> None:
         broken = set(self._breaks)
-        cut = {chain.removeprefix("job:") for chain in (*self._cut, *broken)}
+        cut = {chain.removeprefix("job:") for chain in (*self._newest_cut, *broken)}
         effects = {place: row for place, row in self._effects.items() if job_chain(place[0]) not in broken}
         self._report(row_checks.check_effects(self._snapshot, effects, cut))
         self._report(self._items.check(self._tables, self._snapshot, broken))
@@ -308,18 +308,18 @@ class _Audit:
         for chain in chains:
             points = self._points.pop(chain)
             if points and not self._was_pruned(chain):
-                (_, says), *_ = points[max(points)]
-                self._break(chain, min(points), f"is missing, with its whole chain: {says} knows it")
+                (_, source), *_ = points[max(points)]
+                self._break(chain, min(points), f"is missing, with its whole chain: {source} knows it")
 
     def _was_pruned(self, chain: str) -> bool:
-        """Does its job's chain say so, and is nothing of it left?"""
+        """Does a cut name the chain's run, and is nothing of that run left?"""
         run = chain.removeprefix(STEPS).partition("#")[0]
         jobs = [self._linked_in[run]] if run in self._linked_in else list(self._cuts)
         named = any(run in cut.runs for job in jobs for cut in self._cuts.get(job, ()))
         return named and not run.startswith("job:") and run not in self._snapshot.runs and run not in self._seen
 
     def _judge_cuts(self) -> tuple[int, tuple[str, ...]]:
-        """Of the heads kept elsewhere: how many are older than what is left, and chains of which they prove nothing."""
+        """Report cuts that the kept heads disprove; returns `behind` and `unproven` of the result."""
         behind, unproven = 0, []
         for head in self._kept:
             cuts = [cut for cut in self._cuts.get(head.chain, ()) if cut.last > head.seq]
@@ -340,8 +340,8 @@ class _Audit:
                     self._break(chain, cut.seq, what)
         return behind, tuple(unproven)
 
-    def _expect(self, chain: str, seq: int, hash_: str, says: str) -> None:
-        self._points.setdefault(chain, {}).setdefault(seq, []).append((hash_, says))
+    def _expect(self, chain: str, seq: int, hash_: str, source: str) -> None:
+        self._points.setdefault(chain, {}).setdefault(seq, []).append((hash_, source))
 
     def _break(self, chain: str, seq: int, what: str) -> None:
         self._breaks.setdefault(chain, Break(chain=chain, seq=seq, what=what))

@@ -9,7 +9,7 @@ from ..system import clock, zone
 
 class Days:
     def __init__(self, name: str, skew: float) -> None:
-        """`skew`: what the ledger's clock is ahead of this machine's, in seconds."""
+        """`skew`: how many seconds the ledger's clock is ahead of this machine's."""
         self._zone, self._skew = zone.find(name), skew
 
     def of(self, ms: int) -> str:

@@ -1,5 +1,5 @@
-"""What people decide and observers find. No token is needed: each is a compare-and-set on the run's status, recorded on
-its job's chain with the name of the person or machine."""
+"""What people decide and observers find about runs. No token is needed: each is a compare-and-set on the run's status,
+recorded on the job's chain with the name of the person or machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 _ANCHOR = f"UPDATE {{prefix}}run SET anchor = :anchor WHERE id = :id RETURNING {RUN.names}"
 
-# A holder's late verdict, another person's decision or a new attempt in between changes one of these three.
+# A holder's late verdict, another person's decision or a new attempt changes status, attempt or cancel: then no row
+# matches.
 _CHANGE = """
 UPDATE {prefix}run SET status = :status, cancel = :cancel, reason = :reason, changed = :at, due = NULL,
   held = CAST(:held AS BIGINT), approved = :approved, ended = CASE WHEN :ends = 1 THEN :at ELSE ended END
@@ -28,7 +29,7 @@ UPDATE {prefix}attempt SET status = 'succeeded',
   reason = CASE WHEN reason = '' THEN :reason ELSE reason || '; ' || :reason END
 WHERE run = :run AND attempt = :attempt
 """
-_ASK = """
+_REQUEST_CANCEL = """
 UPDATE {prefix}run SET cancel = :cancel
 WHERE id = :id AND status = 'running' AND attempt = :was_attempt AND cancel = '' RETURNING id
 """
@@ -44,7 +45,7 @@ def anchored(chain: ChainTransaction, run: str, kind: str, **facts: object) -> R
 
 
 def seen(run: RunRow) -> str:
-    """The state that a person decides on. Not the run's head: that moves with every report of progress."""
+    """What a person has seen of a run when deciding. Not its head: that moves with every report of progress."""
     return f"{run.status} {run.attempt} {run.anchor}"
 
 
@@ -60,8 +61,8 @@ def change(
     approved: str = "",
     **facts: object,
 ) -> RunRow | None:
-    """Move the run to `status` if it is still as it was seen; None, and nothing moved, if not. `cancel`: the person
-    that requested its end. `held`: until when it waits for an approval; `approved`: the approved plan's head."""
+    """Move the run to `status` if it is still as it was seen; otherwise change nothing and return None. `cancel`: the
+    person that requested its end. `held`: until when it waits for an approval; `approved`: the approved plan's head."""
     facts |= {name: fact for name, fact in (("held", held), ("approved", approved)) if fact}
     if not statuses.may_follow(run.status, status):
         raise ValueError(f"{title(run)} is {run.status}: {status} cannot follow that")
@@ -91,9 +92,9 @@ def change(
 
 
 def ask_to_end(tables: Tables, run: RunRow, by: str) -> RunRow | None:
-    """Leave a request for the holder of a running run. None if it no longer runs, or has such a request."""
+    """Leave a request for the holder of a running run. None if it no longer runs, or already has one."""
     with tables.on_chain(run.job) as chain:
-        if not chain(_ASK, id=run.id, was_attempt=run.attempt, cancel=clean(by)):
+        if not chain(_REQUEST_CANCEL, id=run.id, was_attempt=run.attempt, cancel=clean(by)):
             return None
         return anchored(chain, run.id, kinds.CANCEL_REQUESTED, by=by)
 
@@ -109,7 +110,7 @@ def cancel(tables: Tables, run: RunRow, by: str) -> RunRow | None:
 
 
 def end(tables: Tables, run: RunRow, reason: str, by: str, *, person: bool) -> RunRow | None:
-    """Cancel what nobody works on. `person`: a person wants it."""
+    """Cancel a run that is not running. `person`: a person requested it."""
     cancel = by if person else ""
     return change(tables, run, statuses.CANCELLED, kinds.CANCELLED, reason=reason, cancel=cancel, by=by)
 
@@ -123,14 +124,14 @@ def resolve(tables: Tables, run: RunRow, outcome: str, by: str) -> RunRow | None
 
 
 def hold(tables: Tables, run: RunRow, until: float) -> RunRow | None:
-    """Let it wait, unstarted, for an approval."""
+    """Let a pending run wait for an approval; any other is returned as it is."""
     if run.status != statuses.PENDING:
         return run
     return change(tables, run, statuses.WAITING, kinds.HELD, held=until)
 
 
 def approve(tables: Tables, run: RunRow, head: str, by: str) -> RunRow | None:
-    """Let the plan that was seen, by its `head`, begin to land. A second approval changes nothing."""
+    """Approve the plan that has this `head` ("": the present one). A second approval changes nothing."""
     if run.approved and run.status not in (*statuses.NEEDS_PERSON, statuses.SUCCEEDED):
         return run
     if run.status != statuses.WAITING or run.held is None:
@@ -170,14 +171,14 @@ def attention(tables: Tables, run: RunRow, reason: str, by: str) -> RunRow | Non
 
 
 def set_budget(tables: Tables, run: RunRow, caps: str, by: str) -> None:
-    """Replace the budget that it was started with."""
+    """Replace the budget that the run was started with."""
     with tables.on_chain(run.job) as chain:
         chain(_PUT_BUDGET, run=run.id, caps=caps)
         chain.append(kinds.BUDGET, run=run.id, caps=caps, by=by)
 
 
 def budget_of(tables: Tables, run: str, *, patience: float) -> str:
-    """ "" if nobody has set one. Reads one row, and waits for no writer."""
+    """The caps that a person has set for a run; "" if none. Reads one row, and waits for no writer."""
     rows = tables.read("SELECT caps FROM {prefix}budget WHERE run = :run", patience=patience, run=run)
     return str(rows[0][0]) if rows else ""
 

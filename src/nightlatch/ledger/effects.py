@@ -37,7 +37,7 @@ class Effect:
     input: str = ""  # fingerprint; "": none
     deadline: float  # by then its command has ended, and every request it sent has been served or refused
     exit_code: int | None = None
-    result: str = ""  # the first of what it printed
+    result: str = ""  # the beginning of its output
     reason: str = ""
     began: float
     changed: float
@@ -56,8 +56,8 @@ WHERE effect.status = 'failed' AND effect.token < excluded.token AND effect.atte
 RETURNING {EFFECT.names}
 """
 
-# An early end leaves the deadline as it is: the server may have the request of a client that is gone. An end that was
-# noticed late postpones it.
+# An early end leaves the deadline as it is: a server may still serve the request of a client that is gone. An end that
+# was noticed after the deadline moves the deadline to that moment.
 _MOVE = f"""
 UPDATE {{prefix}}effect SET status = :status, exit_code = CAST(:exit_code AS BIGINT), result = :result,
   reason = :reason, changed = :at, deadline = CASE WHEN :over = 1 AND deadline < :at THEN :at ELSE deadline END
@@ -86,11 +86,11 @@ class Effects:
         return self._tables.first(EFFECT, "WHERE scope = :scope AND key = :key", scope=scope, key=key)
 
     def with_key(self, key: str) -> list[Effect]:
-        """Of all scopes."""
+        """The effects with this key, in all scopes."""
         return self._tables.select(EFFECT, "WHERE key = :key ORDER BY scope", key=key)
 
     def every(self, status: str = "", scope: str = "", limit: int = 1000) -> list[Effect]:
-        """Effects, the newest change first: those in doubt wait for a person."""
+        """Effects with this status and scope ("": any), the newest change first."""
         which = {name: text for name, text in (("status", status), ("scope", scope)) if text}
         newest = f"{where(which)} ORDER BY changed DESC, key LIMIT :most"
         return self._tables.select(EFFECT, newest, **which, most=limit)
@@ -119,9 +119,9 @@ class Effects:
             return self._moved(chain, rows, scope, key, kinds.EFFECT_BEGUN, by=str(holder), command=command)
 
     def finish(self, effect: Effect, status: str, *, exit_code: int | None, result: str, reason: str) -> Effect:
-        """Its holder records how it ended, now that nothing of its command is left.
+        """For its holder: record how the effect ended, once no process of its command is left.
 
-        Raises `StaleToken` when another has judged it meanwhile.
+        Raises `StaleToken` if another process has decided about it meanwhile.
         """
         return self._move(
             effect,
@@ -135,7 +135,7 @@ class Effects:
         )
 
     def reap(self, effect: Effect) -> Effect:
-        """For the lease's present holder: the one that began it is gone and may have acted, so it is in doubt."""
+        """For the lease's present holder: mark it in doubt: the holder that began it is gone, and may have acted."""
         why = f"its holder {effect.holder} was gone before it reported how it ended"
         return self._move(effect, BEGUN, IN_DOUBT, kinds.EFFECT_IN_DOUBT, reason=why, over=True)
 
@@ -161,7 +161,7 @@ class Effects:
         result: str,
         reason: str,
     ) -> Effect:
-        """Another machine's effect, as the shared store has it: this ledger has not seen it, or not its end."""
+        """Record another machine's effect, as the shared store has it, if this ledger does not know it or its end."""
         with self._tables.on_chain(scope) as chain:
             at = chain.at / 1000
             learned = Effect(
@@ -208,7 +208,7 @@ class Effects:
         self, chain: ChainTransaction, rows: list[tuple[Any, ...]], scope: str, key: str, kind: str, **facts: object
     ) -> Effect:
         if not rows:
-            # Raised inside the transaction, so that nothing of it stays.
+            # Raised inside the transaction, which rolls it back.
             raise StaleToken(
                 f"the effect {key} has changed: another process has begun or resolved it. Nothing was recorded here; "
                 f"look again: {advice.command('show', key)}"

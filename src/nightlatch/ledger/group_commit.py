@@ -1,7 +1,7 @@
 """Group commit: calls of several threads that come together are written together.
 
-The thread that gets the turn writes all that is queued by then; the others find theirs written when the turn
-comes to them. No call waits for others to join: one that is alone is written alone.
+The thread that gets the turn writes all that is queued by then, and wakes the threads whose calls it has written.
+No call waits for others to join it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_MOST = 256  # calls in one commit: the first of them waits for all
+_MOST = 256  # calls in one commit: the first of them waits for them all
 
 
 class GroupCommit(Generic[T]):
@@ -23,14 +23,14 @@ class GroupCommit(Generic[T]):
         self._write = write
         self._mutex = allocate_lock()  # for the two fields below; never held while writing
         self._queue: list[_QueuedWrites[T]] = []
-        self._taken = False  # a thread is writing
+        self._taken = False  # a thread has the turn to write
 
     def take(self, *items: T) -> None:
-        """Return when they are written, in one commit; raises what that raised."""
+        """Return when the items are written, in one commit; raises what the commit raised."""
         with self._mutex:
-            alone = not self._taken
+            idle = not self._taken
             self._taken = True
-        if alone:  # no other thread writes or waits: no queue is needed
+        if idle:  # no other thread writes or waits: no queue is needed
             try:
                 self._write(items)
             finally:
@@ -44,7 +44,7 @@ class GroupCommit(Generic[T]):
             raise call.error
 
     def alone(self) -> _Alone[T]:
-        """`with turns.alone():` all that was queued before is written, and nothing until this ends."""
+        """`with commits.alone():` what was queued before is written first, and nothing else until the block ends."""
         return _Alone(self)
 
     def _join(self, call: _QueuedWrites[T]) -> None:
@@ -65,7 +65,7 @@ class GroupCommit(Generic[T]):
                 self._taken = False
 
     def _write_queued(self, mine: _QueuedWrites[T]) -> None:
-        """With the turn: write what is queued, and pass the turn on. `mine` is the first in the queue."""
+        """For the thread with the turn: write what is queued, and pass the turn on. `mine` is first in the queue."""
         with self._mutex:
             most = next((place for place, call in enumerate(self._queue) if call.alone), _MOST)
             calls = self._queue[: min(most, _MOST)]
@@ -75,7 +75,7 @@ class GroupCommit(Generic[T]):
         except Exception as error:  # noqa: BLE001  each caller gets it, in its own thread
             for call in calls:
                 call.error = error
-        except BaseException:  # the writing thread alone was interrupted
+        except BaseException:  # only the writing thread was interrupted, but all these calls were in its commit
             for call in calls:
                 call.error = StoreUnreachable("interrupted in a commit: whether it was written is not known")
             raise
@@ -93,19 +93,19 @@ class _QueuedWrites(Generic[T]):
         self.alone = alone
         self.done = False
         self.error: Exception | None = None
-        self.wake = allocate_lock()  # released when it is written, or when it has the turn
+        self.wake = allocate_lock()  # released when the items are written, or when the caller has the turn
         self.wake.acquire()
 
 
 class _Alone(Generic[T]):
-    def __init__(self, turns: GroupCommit[T]) -> None:
-        self._turns = turns
+    def __init__(self, commits: GroupCommit[T]) -> None:
+        self._commits = commits
 
     def __enter__(self) -> None:
-        turns = self._turns
-        turns._join(_QueuedWrites((), alone=True))  # all that was queued before it is written when its turn comes
-        with turns._mutex:
-            del turns._queue[0]
+        commits = self._commits
+        commits._join(_QueuedWrites((), alone=True))  # when its turn comes, all that was queued before is written
+        with commits._mutex:
+            del commits._queue[0]
 
     def __exit__(self, *_: object) -> None:
-        self._turns._leave()
+        self._commits._leave()

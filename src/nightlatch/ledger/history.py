@@ -1,5 +1,5 @@
-"""Queries of observers over many runs: each is answered from an index or from the tally, so that it takes
-as long with a million runs as with ten thousand."""
+"""Queries over many runs. Each is answered from an index or from the tally, so that a million runs take no longer than
+ten thousand."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SELECT substr(name, 5), (SELECT MAX(changed) FROM {prefix}run AS run
   WHERE run.job = substr(chain.name, 5) AND run.parent = '' AND run.status = 'succeeded')
 FROM {prefix}chain AS chain WHERE name LIKE 'job:%'
 """
-_EVER = 32_503_680_000.0  # later than any entry
+_NO_END = 32_503_680_000.0  # later than any entry
 _MOST = 10_000  # rows that are counted: beyond this the exact number does not matter
 _BEFORE = "SELECT id FROM {prefix}run WHERE id < :run ORDER BY id DESC LIMIT 1"
 _AFTER = "SELECT id FROM {prefix}run WHERE id > :run ORDER BY id LIMIT 1"
@@ -63,7 +63,7 @@ _JOBS = "SELECT name FROM {prefix}chain ORDER BY name"
 
 @value(frozen=True, kw_only=True)
 class RunPoint:
-    """One ended run, with the figures that may rise or fall."""
+    """A run in its job's series: when it changed, how it ended, and its figures."""
 
     run: str
     at: float
@@ -83,7 +83,7 @@ class History:
         return str(self._tables.database.facts()["ledger.zone"])
 
     def day(self, at: float) -> str:
-        """The ledger's day of a moment, as in 2026-07-31."""
+        """The day of a moment in the ledger's time zone, as in 2026-07-31."""
         return self._tables.day(round(at * 1000))
 
     def tallies(
@@ -95,7 +95,7 @@ class History:
         until: str = tally.NO_END,
         running: bool = True,
     ) -> list[Tally]:
-        """Sums by these columns, of days from `since` to `until`, attempts at work too."""
+        """Sums by these columns, of days from `since` to `until`; `running`: also of attempts that have not ended."""
         return tally.report(self._tables, by, job=job, since=since, until=until, running=running)
 
     def sums(
@@ -107,17 +107,17 @@ class History:
         since: str = "",
         until: str = tally.NO_END,
     ) -> list[tuple[Any, ...]]:
-        """The same as plain rows, of these columns only: see tally.sums."""
+        """`tallies` as plain rows, of these columns only: see tally.sums."""
         return tally.sums(self._tables, by, columns, job=job, since=since, until=until)
 
     def usd_by(
         self, *by: str, job: str | None = None, since: str = "", until: str = tally.NO_END
     ) -> list[tuple[Any, ...]]:
-        """(…, usd) by these columns, where any was used; in no order."""
+        """(the columns `by`, usd) of each group that used any; in no order."""
         return [(*row[:-1], row[-1] / _USD) for row in self.sums(by, ("usd",), job=job, since=since, until=until)]
 
     def amounts_of_runs(self, jobs: Sequence[str], *, most: int) -> list[list[tuple[int, ...]]]:
-        """What each of these jobs' newest runs has used, the newest first: in whole parts of each unit."""
+        """For each job, what each of its newest runs has used, the newest first, in whole parts of each unit."""
         return self._tables.read_each(_AMOUNTS, [{"job": job, "most": most} for job in jobs])
 
     def series(self, job: str, *, most: int = 400) -> list[RunPoint]:
@@ -134,7 +134,7 @@ class History:
         return self.strips([job], most)[job]
 
     def strips(self, jobs: Sequence[str], most: int = 60) -> dict[str, list[tuple[float, str, float]]]:
-        """The same of each of these jobs."""
+        """`strip` of each of these jobs."""
         found = self._tables.read_each(_STRIP, [{"job": job, "most": most} for job in jobs])
         return {
             job: [(at / 1000, status, elapsed / 1000) for at, status, elapsed in reversed(rows)]
@@ -142,9 +142,9 @@ class History:
         }
 
     def rare(
-        self, *kinds: str, job: str | None = None, since: float = 0.0, until: float = _EVER, most: int = 1000
+        self, *kinds: str, job: str | None = None, since: float = 0.0, until: float = _NO_END, most: int = 1000
     ) -> list[Entry]:
-        """What happens rarely, the newest first: refusals, what people decided. Of these kinds, or all."""
+        """Rare entries, such as refusals and people's decisions, the newest first; of these kinds, or of all."""
         values: dict[str, object] = {f"kind{number}": kind for number, kind in enumerate(kinds)}
         which = f" AND kind IN ({', '.join(f':{name}' for name in values)})" if kinds else ""
         if job:  # not as a plain comparison: without statistics a database would walk a busy job's whole chain
@@ -154,7 +154,7 @@ class History:
         return self._tables.select(ENTRY, rarely, **values)
 
     def chain(self, name: str, *, before: int = 1 << 62, most: int = 100) -> list[Entry]:
-        """Entries of a chain before that one, the newest first: by key, so that a long chain is read as fast."""
+        """Entries of a chain before entry `before`, the newest first. Read by key, so a long chain is as fast."""
         newest = "WHERE chain = :chain AND seq < :before ORDER BY seq DESC LIMIT :most"
         return self._tables.select(ENTRY, newest, chain=name, before=before, most=most)
 
@@ -164,15 +164,15 @@ class History:
         return int(rows[0][0]) if rows else 0
 
     def outline(self, run_id: str) -> list[Entry]:
-        """A run's journal in order; of a long one its beginning, the beginning of its last attempts, and its end."""
+        """A run's journal in order; of a long one its beginning, the beginning of the last attempts, and its end."""
         return outline.outline(self._tables, run_id)
 
     def counted(self, status: str, since: float) -> int:
-        """Runs with that status since then; at most 10,000."""
+        """How many runs with this status changed since then, counted up to 10,000."""
         return int(self._tables.read(_COUNTED, status=status, since=round(since * 1000), most=_MOST)[0][0])
 
     def used_since(self, since: float) -> tuple[float, int]:
-        """(usd, runs) of runs that changed since then, all attempts of them."""
+        """(usd, runs) of runs that changed since then, with all their attempts; of at most 10,000 runs."""
         ((usd, runs),) = self._tables.read(_USED_SINCE, since=round(since * 1000), most=_MOST)
         return usd / 10**9, int(runs)
 
@@ -182,34 +182,34 @@ class History:
         return sum(found.values()), found.get("ran", 0)
 
     def slot_outcomes(self) -> list[tuple[str, str, int]]:
-        """(job, outcome, how many)."""
+        """(job, outcome, how many slots)."""
         return [(job, outcome, int(count)) for job, outcome, count in self._tables.read(_OUTCOMES)]
 
     def last_successes(self) -> list[tuple[str, float]]:
-        """(job, when it last succeeded), of what is kept."""
+        """(job, when it last succeeded), as far as runs are kept."""
         return [(job, at / 1000) for job, at in self._tables.read(_LAST_SUCCESS) if at is not None]
 
     def models(self, run: str) -> list[str]:
         return [model for (model,) in self._tables.read(_MODELS, run=run)]
 
     def reports(self, by: Sequence[str], since: float, until: float, job: str | None = None) -> list[tuple[Any, ...]]:
-        """What was used by step (or item), subagent, model, kind of token, job or tag, in whole parts of each unit; as
-        long as reports are kept."""
+        """What was used by step (or item), subagent, model, kind of token, job or tag, in whole parts of each unit;
+        only as far back as reports are kept."""
         which, values = (" AND job = :job", {"job": job}) if job else ("", {})
         columns = ", ".join("item" if name == "step" else name for name in by)
         sql = _REPORTS.replace("{{which}}", which).replace("{{columns}}", columns)
         return self._tables.read(sql, **values, since=round(since * 1000), until=round(until * 1000))
 
     def short(self, run: str, least: int = 4) -> str:
-        """A run's id, shortened as far as no other id begins the same way."""
-        near = [other for sql in (_BEFORE, _AFTER) for (other,) in self._tables.read(sql, run=run)]
+        """The shortest beginning of a run's id, of `least` characters or more, that no other id has."""
+        neighbours = [other for sql in (_BEFORE, _AFTER) for (other,) in self._tables.read(sql, run=run)]
         for length in range(least, len(run)):
-            if not any(other.startswith(run[:length]) for other in near):
+            if not any(other.startswith(run[:length]) for other in neighbours):
                 return run[:length]
         return run
 
     def calls_of(self, run: str) -> list[tuple[str, str, str, Amounts]]:
-        """What a run used, by model, subagent and kind of token, as far as its reports say."""
+        """What a run used, by model, subagent and kind of token, from the reports that name a kind."""
         rows = self._tables.read(_CALLS, run=run)
         return [
             (model, agent, kind, amounts(dict(zip(UNITS, rest, strict=True)))) for model, agent, kind, *rest in rows

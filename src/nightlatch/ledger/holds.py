@@ -1,8 +1,8 @@
-"""Calls in flight: each is held, with the most it may come to, before it is forwarded.
+"""Calls in flight: before a call is forwarded, the most that it may use is held.
 
-A call that only its run's caps bound is held by one insert: a run has one accountant. Under a cap that several runs
-share, the sum and the insert are one transaction, which takes the cap's row first: of two that would both fit into what
-is left, the second one counts the first. What was settled meanwhile only lowers the sum.
+A call that only its run's caps bound is held by one insert: only the run's supervisor counts those. Under a cap that
+several runs share, the sum and the insert are one transaction, which locks the cap's row first: of two calls that would
+each fit into what is left, the second counts the first. A call that is settled meanwhile only lowers the sum.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from .tables import Tables
 
 
-EVERYTHING = ""  # in place of a job: all jobs of the ledger
-LONGEST = 3_600_000  # ms that a call may take; one that was held before that is charged to the period it was held in
+EVERYTHING = ""  # in place of a job's name: all jobs of the ledger
+LONGEST = 3_600_000  # ms that a call may take: a hold from longer before a period does not count in it
 HELD_UNITS = ("usd", "tokens", "calls")
 FIRST_LAUNCH = 10**12  # number of the first hold for an agent's launch; calls to models have lower ones
 
@@ -37,8 +37,8 @@ class Hold:
     usd: int
     tokens: int
     calls: int
-    fixed: int  # of usd: what does not depend on the output
-    output_rate: int  # billionths for a million tokens, all answers together
+    fixed: int  # the part of `usd` that does not depend on the output
+    output_rate: int  # billionths of a usd for a million output tokens, all answers together
     output: int  # tokens
     model: str = ""
     item: str = ""
@@ -66,14 +66,14 @@ class _Removal(Table):
 
 SETTLED = _Removal()
 
-# Put again, it is the same. What is lazy must return something on PostgreSQL.
+# Inserting a hold again changes nothing. RETURNING: a lazy write on PostgreSQL needs it.
 _PUT = f"{HOLD.put} ON CONFLICT (run, attempt, call) DO UPDATE SET at = held.at RETURNING call"
 _TURN = """
 INSERT INTO {prefix}cap (name, turn) VALUES (:name, 0) ON CONFLICT (name) DO UPDATE SET turn = cap.turn + 1
 RETURNING turn
 """
 _OPEN = f"SELECT {HOLD.names} FROM {{prefix}}held WHERE run = :run ORDER BY attempt, call"
-# Used by attempts that ended, by attempts at work, and held. What is in doubt counts as used.
+# What ended attempts have used, what running ones have used so far, and what is held. Usage in doubt counts as usage.
 _TAKEN = """
 SELECT CAST(COALESCE(SUM({unit}), 0) AS BIGINT) FROM (
   SELECT {counted} AS {unit} FROM {{prefix}}tally WHERE day >= :day{job}
@@ -103,19 +103,20 @@ class Holds:
         self._tables = tables
 
     def put(self, hold: Hold) -> None:
-        """Under the run's own caps. Kill -9 cannot undo it; it is on the disk with the next commit."""
+        """Hold a call under its run's caps alone. Kill -9 cannot undo it; it is on the disk with the next commit."""
         self._tables.database.write(self._tables.sql(_PUT), lazy=True, **HOLD.by_column(hold))
 
     def put_within(
         self, caps: Iterable[tuple[str, str, str]], decide: Callable[[dict[tuple[str, str, str], int]], Hold | None]
     ) -> Hold | None:
-        """Under caps that runs share, each a (job, period, unit): `decide` gets what is taken of each."""
-        wanted = list(caps)
+        """Hold a call under caps that runs share, each a (job, period, unit): `decide` gets what is taken of each, and
+        returns the hold, or None to refuse the call."""
+        shared_caps = list(caps)
         with self._tables.database.transaction() as execute:
-            for name in sorted({f"{job}/{period}" for job, period, _ in wanted}):
+            for name in sorted({f"{job}/{period}" for job, period, _ in shared_caps}):
                 execute(self._tables.sql(_TURN), name=name)
             taken = {}
-            for job, period, unit in wanted:
+            for job, period, unit in shared_caps:
                 day, since = self._tables.days.beginning(period)
                 values = {"day": day, "since": since} | ({"job": job} if job else {})
                 taken[job, period, unit] = int(execute(self._tables.sql(_taken_sql(unit, job)), **values)[0][0])
@@ -125,18 +126,18 @@ class Holds:
         return hold
 
     def forget(self, holds: Iterable[Hold]) -> None:
-        """Remove them: the same is held anew."""
+        """Remove holds without recording usage."""
         sql = self._tables.sql("DELETE FROM {prefix}held WHERE run = :run AND attempt = :attempt AND call = :call")
         with self._tables.database.transaction() as execute:
             for hold in holds:
                 execute(sql, run=hold.run, attempt=hold.attempt, call=hold.call)
 
     def taken(self, job: str, period: str, unit: str) -> int:
-        """How much of a shared cap is taken, by all that count against it."""
+        """How much of a shared cap is used or held, in the current period."""
         day, since = self._tables.days.beginning(period)
         values = {"day": day, "since": since} | ({"job": job} if job else {})
         return int(self._tables.read(_taken_sql(unit, job), **values)[0][0])
 
     def of_run(self, run: RunRow) -> list[Hold]:
-        """Calls in flight of a run: those of earlier attempts were left behind by them."""
+        """A run's calls in flight, with those that earlier attempts left behind."""
         return list(map(HOLD.read, self._tables.read(_OPEN, run=run.id)))

@@ -1,7 +1,7 @@
 """The items of batches, each in the scope of its batch's name.
 
-Rows are written by the run's writer, in the commit that checks its token. They are read here: a million
-digests at a time, in pages, from an index that has all that is needed.
+Rows are written by the run's writer, in the commit that checks its token. Here they are read: a million digests, in
+pages, from the index alone.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from .tables import Tables
 
-_PAGE = 50_000
-_AT_ONCE = 500  # digests in one query
+_PAGE = 50_000  # digests in one page
+_AT_ONCE = 500  # digests looked up by one query
 
 
 @value(frozen=True, kw_only=True)
@@ -29,23 +29,23 @@ class ItemRow:
     scope: str
     digest: str
     key: str
-    status: str  # core.effects
+    status: str  # one of core.effects
     tries: int
     run: str
     attempt: int
     exit_code: int | None
-    result: str  # the first of what it printed
+    result: str  # the beginning of its output
     reason: str
     changed: float
 
 
-_IS = ("scope", "digest", "key")  # what identifies an item; the rest may change
+_IDENTITY = ("scope", "digest", "key")  # what identifies an item; the rest may change
 ITEM = TypedTable(
     "item",
     ItemRow,
     # What is done stays done, whatever is reported later.
     "ON CONFLICT (scope, digest) DO UPDATE SET "
-    + ", ".join(f"{name} = excluded.{name}" for name in ItemRow.__annotations__ if name not in _IS)
+    + ", ".join(f"{name} = excluded.{name}" for name in ItemRow.__annotations__ if name not in _IDENTITY)
     + " WHERE item.status <> 'done'",
 )
 
@@ -53,14 +53,14 @@ _DIGESTS = """
 SELECT digest FROM {prefix}item WHERE scope = :scope AND status = :status AND digest > :after
 ORDER BY digest LIMIT :most
 """
-_UNDECIDED = "scope = :scope AND status IN ('in-doubt', 'needs-attention'{this}"
-_LAST_CHANGE = f"SELECT COALESCE(MAX(changed), -1) FROM {{prefix}}item WHERE {_UNDECIDED}"
+_RESOLVABLE = "scope = :scope AND status IN ('in-doubt', 'needs-attention'{this}"
+_LAST_CHANGE = f"SELECT COALESCE(MAX(changed), -1) FROM {{prefix}}item WHERE {_RESOLVABLE}"
 _RESOLVE = f"""
 UPDATE {{prefix}}item SET status = :status, reason = :reason, changed = :at
-WHERE {_UNDECIDED} AND changed <= :seen RETURNING key
+WHERE {_RESOLVABLE} AND changed <= :seen RETURNING key
 """
 _COUNTS = "SELECT status, COUNT(*) FROM {prefix}item WHERE scope = :scope GROUP BY status"
-# From scope to scope by the index: a million items that are done are not looked at.
+# Goes from scope to scope by the index, so that a million done items are not read.
 _NEEDING_DECISION = """
 WITH RECURSIVE seen (scope) AS (
   SELECT MIN(scope) FROM {prefix}item
@@ -92,19 +92,19 @@ class Items:
         yield from self.digests(scope, GIVEN_UP)
 
     def reasons(self, scope: str, digests: list[str]) -> dict[str, str]:
-        """The reason of each."""
+        """The reason of each item, by its digest."""
         return self._column("reason", scope, digests)
 
     def keys(self, scope: str, digests: list[str]) -> dict[str, str]:
-        """The key of each."""
+        """The key of each item, by its digest."""
         return self._column("key", scope, digests)
 
-    def _column(self, name: str, scope: str, digests: list[str]) -> dict[str, str]:
+    def _column(self, column: str, scope: str, digests: list[str]) -> dict[str, str]:
         found: dict[str, str] = {}
         for first in range(0, len(digests), _AT_ONCE):
-            some = {f"digest{place}": digest for place, digest in enumerate(digests[first : first + _AT_ONCE])}
-            which = ", ".join(f":{place}" for place in some)
-            sql = f"SELECT digest, {name} FROM {{prefix}}item WHERE scope = :scope AND digest IN ({which})"
+            some = {f"digest{number}": digest for number, digest in enumerate(digests[first : first + _AT_ONCE])}
+            which = ", ".join(f":{name}" for name in some)
+            sql = f"SELECT digest, {column} FROM {{prefix}}item WHERE scope = :scope AND digest IN ({which})"
             found |= dict(self._tables.read(sql, scope=scope, **some))
         return found
 
@@ -113,7 +113,7 @@ class Items:
         return self._tables.select(ITEM, some, scope=scope, status=status, most=limit)
 
     def in_flight(self, scope: str) -> list[ItemRow]:
-        """Begun and not ended. For the holder of the batch's lease: nobody works on them any more."""
+        """Items begun and not ended. For a new holder of the batch's lease: nobody works on them any more."""
         return self.every(scope, BEGUN)
 
     def in_doubt(self, scope: str) -> list[ItemRow]:
@@ -124,18 +124,18 @@ class Items:
         return dict(self._tables.read(_COUNTS, scope=scope))
 
     def needing_decision(self, key: str = "") -> list[tuple[str, str, int, str, float, str]]:
-        """(batch, status, how many, one of their keys, last change, why that one) of all items that need a decision,
-        or of those with this key."""
+        """(batch, status, how many, one of their keys, last change, that item's reason) of all items that need a
+        decision, or of those with this key."""
         rows = self._tables.read(_NEEDING_DECISION.replace("{this}", "WHERE item.key = :key" if key else ""), key=key)
         return [(scope, status, count, key, at / 1000, reason) for scope, status, count, key, at, reason in rows]
 
     def last_change(self, scope: str, key: str) -> int:
-        """When what `resolve` would decide about now changed last; -1 if there is nothing."""
+        """When one of the items that `resolve` would decide about last changed, in ms; -1 if there are none."""
         return int(self._tables.read(_of_key(_LAST_CHANGE, key), scope=scope, key=key)[0][0])
 
     def resolve(self, scope: str, key: str, status: str, *, reason: str, seen: int) -> list[str]:
         """A person says what becomes of an item that is not done; with key "" of all that are in doubt or set aside.
-        Returns their keys. `seen`: the last change before the person decided."""
+        Returns their keys. `seen`: `last_change` when the person decided; items that changed later stay as they are."""
         with self._tables.on_chain(scope) as chain:
             rows = chain(
                 _of_key(_RESOLVE, key),
@@ -153,4 +153,5 @@ class Items:
 
 
 def _of_key(sql: str, key: str) -> str:
+    """With a key, also an item that failed or was given up."""
     return sql.replace("{this}", ", 'given-up', 'failed') AND key = :key" if key else ")")

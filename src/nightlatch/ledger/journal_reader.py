@@ -1,5 +1,5 @@
-"""How far readers have read the journal: a place in each job's chain. A chain's entries are read in the order of their
-commits, so nothing is missed; what happened long before a reader began is not read."""
+"""How far readers have read the journal: the last entry read of each job's chain. A chain's entries are read in the
+order of their commits, so nothing is missed; what happened long before a reader began is not read."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     Read = Callable[..., list[Row]]
 
-_EVERYTHING = ""  # in place of a chain: the reader has begun
-_MOST = 2000  # entries of a chain at once
-_RECENT = 600_000  # ms: what happened so shortly before a reader began is read
+_REGISTERED = ""  # in place of a chain's name: this row says that the reader has begun
+_MOST = 2000  # entries read at once
+_RECENT = 600_000  # ms: entries this old when a reader begins, or younger, are read
 _NEWS = """
 SELECT chain.name, COALESCE(known.seq, 0) FROM {prefix}chain AS chain
 LEFT JOIN {prefix}alert_cursor AS known ON known.reader = :reader AND known.chain = chain.name
@@ -45,26 +45,26 @@ class JournalReader:
 
     def begin(self) -> None:
         """Register the reader, if it is new: what happened long before that is not read."""
-        if self._tables.read(_CURSOR, reader=self._reader, chain=_EVERYTHING):
+        if self._tables.read(_CURSOR, reader=self._reader, chain=_REGISTERED):
             return
         with self._tables.database.transaction() as execute:
             execute(self._tables.sql(_SKIP), reader=self._reader, before=self._tables.now() - _RECENT)
-            execute(self._tables.sql(_MOVE), reader=self._reader, chain=_EVERYTHING, seq=1)
+            execute(self._tables.sql(_MOVE), reader=self._reader, chain=_REGISTERED, seq=1)
 
     def news(self) -> list[str]:
-        """The jobs whose chains have entries that were not read."""
+        """The jobs whose chains have unread entries."""
         names = [name for name, _ in self._tables.read(_NEWS, reader=self._reader)]
         return [name.removeprefix("job:") for name in names if name.startswith("job:")]
 
     def unread(self, job: str, read: Read | None = None) -> list[Entry]:
-        """Entries of a job's chain; they stay unread. `read`: of a transaction, else by itself."""
+        """The next unread entries of a job's chain; they stay unread. `read`: that of a transaction, if any."""
         read = read or self._tables.read
         rows = read(_CURSOR, reader=self._reader, chain=job_chain(job))
         seq = rows[0][0] if rows else 0
         return list(map(ENTRY.read, read(_ENTRIES, chain=job_chain(job), seq=seq, most=_MOST)))
 
     def move(self, job: str, seq: int, write: Read | None = None) -> None:
-        """Mark everything up to `seq` as read."""
+        """Mark everything up to `seq` as read. `write`: that of a transaction, if any."""
         values = {"reader": self._reader, "chain": job_chain(job), "seq": seq}
         if write:
             write(_MOVE, **values)

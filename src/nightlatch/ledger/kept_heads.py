@@ -11,7 +11,7 @@ from ..errors import UsageError
 
 @value(frozen=True, kw_only=True)
 class KeptHead:
-    """One head; `at` is the time of the log line that it was in."""
+    """One head; `at` is the time of its log line, if it was in one."""
 
     chain: str  # "": a bare hash
     seq: int
@@ -27,7 +27,7 @@ def parse_kept(text: str) -> KeptHead:
 
 
 def parse_head(text: str) -> tuple[str, int, str]:
-    """(chain, seq, hash) of a head; a bare hash has neither chain nor seq."""
+    """(chain, seq, hash) of a head; ("", 0, hash) of a bare hash."""
     rest, _, hash_ = text.strip().rpartition(":")
     chain, _, seq = rest.rpartition(":")
     if len(hash_) == 64 and not hash_.strip("0123456789abcdef") and (not rest or (chain and seq.isdecimal())):

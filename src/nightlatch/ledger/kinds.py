@@ -1,8 +1,8 @@
 """Every kind of journal entry is one row: its name, the sentence that people read, and its fields on each chain.
 
-A kind on both chains is whole on the run's, and the job's has a link to it. A kind, or a field of one, that has no row
-here cannot be written. A field may be added to a kind. One that is renamed stays readable under its old name
-(`chain.unpack`): entries are kept as they were written.
+An entry of a kind that is on both chains is whole on the run's chain, and the job's chain has a link to it. Only kinds
+and fields that are declared here can be written. Fields may be added; a renamed field stays readable under its old name
+(`chain.unpack`), since entries are kept as they were written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROWS: dict[str, EntryKind] = {}
 RUN, JOB, STEPS = "run", "job", "steps"  # chains
 ITEMS, EFFECT = "items", "effect"  # what an entry may be about, besides a run
 
-# For SQL: rare entries. It must imply the condition of the partial index `journal_rare`, or that is not used.
+# SQL condition for rare entries. The index `journal_rare` is used only if this implies its condition.
 RARE = " AND ".join(
     f"kind <> '{kind}'"
     for kind in (
@@ -29,17 +29,17 @@ RARE = " AND ".join(
     )
 )  # fmt: skip
 
-_LINK = "run seq head"  # on a job's chain: the head of the run's chain then
+_LINK = "run seq head"  # on a job's chain: a run, and the head of its chain at that time
 _DECIDED = f"{_LINK} was status reason by cancel"
 
 
 class EntryKind(str):
-    """The name of a kind, and what is declared of it."""
+    """The name of a kind, and its declaration."""
 
-    fields: dict[str, frozenset[str]]  # by the chain that it may be on
+    fields: dict[str, frozenset[str]]  # by the chain that entries of this kind may be on
     sentence: str
-    evidence: str  # the rows that the audit checks against it: RUN, ITEMS, EFFECT; "": none
-    often: bool  # of several in a row, the last one includes the others
+    evidence: str  # the rows that the audit checks against such entries: RUN, ITEMS, EFFECT; "": none
+    often: bool  # views may show several in a row as one
 
     def __new__(cls, name: str, sentence: str, *, evidence: str = "", often: bool = False, **fields: str) -> EntryKind:
         """A sentence has facts in braces. [this {first}|or {this}] shows the first part whose facts are all there;
@@ -52,7 +52,7 @@ class EntryKind(str):
 
     @property
     def is_link(self) -> bool:
-        """On a job's chain it only points to an entry of a run's."""
+        """Does an entry on a job's chain only point to one on a run's?"""
         return RUN in self.fields and JOB in self.fields
 
     def describe(self, facts: Mapping[str, str]) -> str:
@@ -68,8 +68,8 @@ class EntryKind(str):
 
 def body(kind: str, chain: str, facts: Mapping[str, object]) -> str:
     """The text of an entry's facts; `ValueError` if the kind, or a field of it, is not declared for such a chain."""
-    known = ROWS.get(kind)
-    fields = known.fields.get(chain) if known else None
+    declared = ROWS.get(kind)
+    fields = declared.fields.get(chain) if declared else None
     if fields is None:
         raise ValueError(f"{kind!r} is not a kind of entry on a {chain}'s chain: declare it in ledger/kinds.py")
     if not facts.keys() <= fields:
@@ -93,11 +93,11 @@ def _filled(text: str, facts: Mapping[str, str], missing: str = "") -> str:
     first, *parts = (rest if conditional else text).split("{")
     found = [first]
     for part in parts:
-        name, _, behind = part.partition("}")
+        name, _, after = part.partition("}")
         fact = facts.get(name) or missing
         if not fact:
             return ""
-        found += [fact, behind]
+        found += [fact, after]
     return "".join(found)
 
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from .step_log import StepLog, StepWriter
     from .writer import Writer
 
-_MOMENT = 2.0  # seconds that a supervisor waits for an answer of the database
-_SHORT = 4  # characters that a run may be named by
+_MOMENT = 2.0  # seconds that a supervisor waits for the database to answer
+_SHORT = 4  # the fewest characters of its id that may name a run
 _NEWEST = f"{RUN.select} WHERE job = :job AND parent = '' ORDER BY changed DESC, id LIMIT 1"
 _OF_KIND = "WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT :most"
 _COUNT = "UPDATE {prefix}run SET uncounted = '' WHERE id = :id"
@@ -47,7 +47,7 @@ def _always(job: str, key: str) -> bool:
 
 
 class Ledger:
-    """What happened. Verbs here carry no token; only `seal` does, and makes the run's writer."""
+    """What happened. Only `seal`, which makes the run's writer, and `reap` need a token."""
 
     def __init__(
         self, database: SqliteDatabase | PostgresDatabase, watching: SqliteDatabase | PostgresDatabase
@@ -57,7 +57,7 @@ class Ledger:
 
     @property
     def id(self) -> str:
-        """Random, made with the ledger."""
+        """A random id, made with the ledger."""
         return self._tables.database.identity()
 
     def open_run(
@@ -72,10 +72,10 @@ class Ledger:
         again: bool = False,
         lazy: bool = False,
     ) -> RunRow:
-        """The run of (job, key): a new one, pending, or the one there is.
+        """The run of (job, key): a new one, pending, or the existing one.
 
-        One that ended without success becomes pending again, for its next attempt; with `again` also
-        one that succeeded. All others are returned unchanged. `lazy`: a new one need not be on the disk yet, since the
+        An existing run that ended without success becomes pending again, for its next attempt; with `again` also
+        one that succeeded. All others are returned unchanged. `lazy`: a new run need not be on the disk yet, since the
         caller seals it next.
         """
         return opening.open_run(
@@ -99,8 +99,8 @@ class Ledger:
         Raises `StaleToken` if the run has a newer token; `RunEnded`, with the run as it is, if it is
         not open (any more): done, cancelled, or waiting for a person. An attempt that its holder left
         behind is marked lost; with lost="doubt" the run is in doubt then, and that raises `RunEnded`.
-        Sealing again with the same grant, after a lost reply or with a raised token, begins no other attempt.
-        `facts`: what else went in, for the entry of its start.
+        Sealing again with the same grant, after a lost reply or with a raised token, does not begin another attempt.
+        `facts`: what else the entry about the start records.
         """
         from .writer import Writer
 
@@ -123,9 +123,9 @@ class Ledger:
                 return Writer(self._tables, self._watching, sealed, lost=left_behind, skew=skew)
 
     def reap(self, run_id: str, *, token: int, grant: str, doubt: bool = False) -> RunRow:
-        """End an attempt that its holder left behind, as lost or in doubt, and start none.
+        """End an attempt that its holder left behind, as lost or in doubt, without starting another.
 
-        For the lease's holder: `token` and `grant` are the new holder's. Raises as `seal` does.
+        For the lease's present holder, with its `token` and `grant`. Raises as `seal` does.
         """
         status = statuses.IN_DOUBT if doubt else statuses.LOST
         while True:
@@ -138,7 +138,7 @@ class Ledger:
                 return ended
 
     def run(self, run_id: str) -> RunRow | None:
-        """The run by its id, or by the beginning of it if that is unambiguous."""
+        """The run by its id, or by an unambiguous beginning of its id."""
         found = self._tables.select(RUN, "WHERE id = :id", id=run_id)
         if not found and len(run_id) >= _SHORT and run_id.isalnum():
             found = self._tables.select(RUN, "WHERE id LIKE :beginning ORDER BY id LIMIT 2", beginning=run_id + "%")
@@ -179,7 +179,7 @@ class Ledger:
         return self.newest_of([job]).get(job)
 
     def newest_of(self, jobs: Sequence[str]) -> dict[str, RunRow]:
-        """The same of each of these jobs that has one."""
+        """`newest` of each of these jobs that has a run."""
         found = self._tables.read_each(_NEWEST, [{"job": job} for job in jobs])
         return {job: RUN.read(rows[0]) for job, rows in zip(jobs, found, strict=True) if rows}
 
@@ -195,7 +195,7 @@ class Ledger:
         return self._entries(run_id)
 
     def job_entries(self, job: str, since: float | None = None) -> Iterator[Entry]:
-        """The journal of a job's chain: runs opened and ended, and what people decided; all, or since then."""
+        """The journal of a job's chain: runs opened and ended, and what people decided; all of it, or since then."""
         return self._entries(job_chain(job), since)
 
     def usage(self, job: str | None = None, since: float | None = None, *, by_day: bool = False) -> list[Usage]:
@@ -216,16 +216,16 @@ class Ledger:
         return {"day": day, "month": day[:7]}
 
     def used_by_attempt(self, run: RunRow, unit: str, period: str) -> float | None:
-        """What the newest attempt of a run has used in the current period; None: it began in it, so all of it."""
+        """What the newest attempt of a run has used in the current period; None: all, since it began in it."""
         from . import tally
 
         return tally.own(self._tables, run, unit, period)
 
     def request_cancel(self, run_id: str, by: str, *, seen: str = "") -> RunRow:
-        """Ask for a run's end. What has not begun is cancelled at once; a running one's holder finds the request.
+        """Ask for a run's end. One that is not running is cancelled at once; a running one's holder finds the request.
 
-        `seen`, here and for `retry`: what the person decided from (`decisions.seen`). If that has moved on, nothing is
-        done, and `RunEnded` has the run as it is.
+        `seen`, here and below: the state that the person saw (`decisions.seen`). If the run has changed since, nothing
+        is done, and `RunEnded` carries the run as it is.
         """
         return self._decided(run_id, lambda run: decisions.cancel(self._tables, run, by), seen)
 
@@ -246,11 +246,11 @@ class Ledger:
         return self._decided(run_id, lambda run: decisions.retry(self._tables, run, by), seen)
 
     def hold(self, run_id: str, until: float) -> RunRow:
-        """A run that was not begun waits for an approval; one that was is returned as it is."""
+        """Let a run that has not begun wait for an approval; any other is returned as it is."""
         return self._decided(run_id, lambda run: decisions.hold(self._tables, run, until))
 
     def approve(self, run_id: str, head: str, by: str) -> RunRow:
-        """A person approves the plan that was seen, by its head: the run is pending, and carries the approval."""
+        """A person approves the plan that has this head: the run is pending, and carries the approval."""
         return self._decided(run_id, lambda run: decisions.approve(self._tables, run, head, by))
 
     def held(self, job: str) -> list[RunRow]:
@@ -258,31 +258,31 @@ class Ledger:
         return self._tables.select(RUN, "WHERE job = :job AND held IS NOT NULL ORDER BY changed", job=job)
 
     def uncounted(self, job: str) -> list[RunRow]:
-        """Runs that ended, and whose job's row may not have counted that."""
+        """Ended runs that their job's row may not have counted yet."""
         return self._tables.select(RUN, "WHERE job = :job AND uncounted <> '' ORDER BY changed", job=job)
 
     def count(self, run_id: str) -> None:
-        """The job's row has counted the run's end."""
+        """Record that the job's row has counted the run's end."""
         with self._tables.database.transaction() as execute:
             execute(self._tables.sql(_COUNT), id=run_id)
 
     def acknowledge(self, run: RunRow, by: str) -> None:
-        """A person has seen how its newest attempt ended."""
+        """Record that a person has seen how the run's newest attempt ended."""
         decisions.acknowledge(self._tables, run, by)
 
     def acknowledged(self, job: str) -> frozenset[tuple[str, int]]:
-        """(run, attempt) of what people have seen of a job."""
+        """(run, attempt) of each failure of a job that a person has seen."""
         return decisions.acknowledged(self._watching, job)
 
     def end_waiting(self, run: RunRow, reason: str, by: str, *, person: bool) -> RunRow | None:
-        """Cancel a run that waits for its next try, if it is still as it was seen; None, and nothing done, if not.
+        """Cancel a run that waits for its next try, if it is still as it was seen; otherwise return None.
 
-        `person`: a person did it, who knows that the work is not done; a shutdown leaves that to be seen.
+        `person`: a person cancelled it, and knows that the work is not done; after a shutdown nobody knows that yet.
         """
         return decisions.end(self._tables, run, reason, by, person=person)
 
     def attention(self, run_id: str, reason: str, by: str) -> RunRow:
-        """A run that could not be begun waits for a person: a gate that cannot be sealed, a store that forgot."""
+        """A run that cannot begin needs a person: a gate cannot be sealed, or the store has lost what it knew."""
         return self._decided(run_id, lambda run: decisions.attention(self._tables, run, reason, by))
 
     def note(self, job: str, kind: str, /, **facts: object) -> str:
@@ -295,22 +295,22 @@ class Ledger:
         return self._last(job_chain(job), kind)
 
     def tries(self, run: RunRow) -> int:
-        """How many tries of a waiting run were made; a person's `retry` starts the count again."""
+        """How many tries of a waiting run were made, 0 of any other; a person's `retry` starts the count again."""
         ended = self._last(run.id, kinds.ENDED) if run.status == statuses.WAITING else None
         return int(ended.facts.get("tries", 1)) if ended else 0
 
     def attempts_since_retry(self, run: RunRow) -> int:
-        """How many attempts were made of it since a person's last `retry`."""
+        """How many attempts of a run were made since a person's last `retry`."""
         recent = self._tables.select(ENTRY, _OF_KIND, chain=job_chain(run.job), kind=kinds.RETRIED, most=50)
         before = next((entry.facts["attempt"] for entry in recent if entry.facts["run"] == run.id), 0)
         return run.attempt - int(before)
 
     def clock(self) -> float:
-        """The wall clock that all users of the ledger share, in seconds: a waiting run is due by it."""
+        """The wall clock that all users of the ledger share, in seconds. `due` of a run is a time of this clock."""
         return self._tables.now() / 1000
 
     def last_link(self, run: RunRow) -> Entry | None:
-        """The newest entry of its job's chain that links to the run; None if retention has removed it."""
+        """The newest entry of the job's chain that links to the run; None if retention has removed it."""
         chain, seq, _ = run.anchor.rsplit(":", 2) if run.anchor else ("", "0", "")
         return self._tables.first(ENTRY, "WHERE chain = :chain AND seq = :seq", chain=chain, seq=int(seq))
 
@@ -328,7 +328,7 @@ class Ledger:
 
     @property
     def address(self) -> str:
-        """What opens it from another process: a file, or a URL; "" if that needs a secret."""
+        """The file or URL by which another process can open the ledger; "" if that needs a secret."""
         return self._tables.database.address
 
     @property
@@ -357,15 +357,15 @@ class Ledger:
         return StepWriter(self._tables, run, skew=0.0)
 
     def nested_runs(self, run: RunRow) -> NestedLedger:
-        """The nested runs of this one, under its grant."""
+        """Begins and ends runs nested in this one, under its grant."""
         from .nested import NestedLedger
 
         return NestedLedger(self._tables, run)
 
     def nested_in(self, run: RunRow) -> list[RunRow]:
         """The nested runs that this attempt has begun."""
-        handled = "WHERE changed >= :since AND grant_id = :grant AND id <> :id"
-        return self._tables.select(RUN, handled, since=_ms(run.started), grant=run.grant, id=run.id)
+        nested = "WHERE changed >= :since AND grant_id = :grant AND id <> :id"
+        return self._tables.select(RUN, nested, since=_ms(run.started), grant=run.grant, id=run.id)
 
     @property
     def refused_starts(self) -> RefusedStarts:
@@ -395,7 +395,7 @@ class Ledger:
         return Outbox(self._tables)
 
     def journal_reader(self, reader: str) -> JournalReader:
-        """How far a reader has read the journal."""
+        """The position of one reader in the journal."""
         from .journal_reader import JournalReader
 
         return JournalReader(self._tables, reader)
@@ -430,7 +430,7 @@ class Ledger:
     def verify(self, heads: Iterable[str] = (), keep: float | None = 90 * 86400.0) -> AuditResult:
         """Is the journal intact, do the rows agree with it, and does it contain these heads, which were kept elsewhere?
 
-        What was pruned though it was younger than `keep` seconds has to be behind one of the heads.
+        What was pruned although younger than `keep` seconds must be older than one of the heads.
         """
         from . import audit
 
@@ -441,8 +441,8 @@ class Ledger:
     ) -> Pruned:
         """Remove runs that ended over `keep` seconds ago, as far as `within` seconds allow.
 
-        Done keys stay: they are the store's. So do effects and a batch's items, whatever waits for a person, and a run
-        that succeeded and whose job and key are not `done`.
+        Done keys stay: they are the store's. So do effects, a batch's items, runs that wait for a person, and runs that
+        succeeded and whose job and key are not `done`.
         """
         from . import pruning
 
@@ -455,7 +455,7 @@ class Ledger:
         return pruning.prunable(self._tables, keep, done)
 
     def close(self) -> None:
-        """Close the connections. The ledger may be used again."""
+        """Close the connections. The next use opens them again."""
         self._tables.database.close()
         self._watching.database.close()
 
@@ -473,7 +473,7 @@ class Ledger:
         return run
 
     def _decided(self, run_id: str, decide: Callable[[RunRow], RunRow | None], seen: str = "") -> RunRow:
-        while True:  # until nobody moved the run between the read and the decision
+        while True:  # until the run has not changed between the read and the decision
             run = self._existing(run_id)
             if seen and decisions.seen(run) != seen:
                 raise RunEnded(f"{decisions.title(run)} is {run.status} by now, at attempt {run.attempt}", run)

@@ -9,21 +9,21 @@ from .ledger import Ledger
 
 
 def open_for(store_url: str | None = None) -> Ledger:
-    """Beside the store, inside it, or a file of this machine, as its scheme says."""
+    """The ledger beside the store, inside it, or in a file of this machine, as the URL's scheme says."""
     url = store.resolve(store_url)
     where = store.ledger_of(url)
     if where == store.BESIDE:
         return in_file(files(url)[1])
-    store.connect(url).close()  # a URL that names no store names no ledger
+    store.connect(url).close()  # refuses a URL that names no store
     if where == store.INSIDE:
         return at(url)
     return in_file(_of_this_machine(url))
 
 
 def areas(url: str) -> set[str]:
-    """What there is of a store: `store`, `ledger`, both or neither. Nothing is made."""
+    """The areas of a store that exist: `store`, `ledger`, both or neither. Creates nothing."""
     where = store.ledger_of(url)
-    store.connect(url).close()  # a URL that names no store names nothing
+    store.connect(url).close()  # refuses a URL that names no store
     if where == store.INSIDE:
         from ..database.postgres import PostgresDatabase
 
@@ -37,7 +37,7 @@ def areas(url: str) -> set[str]:
 
 
 def open_to_read(url: str) -> Ledger:
-    """For a reader, of a store that has a ledger."""
+    """The ledger of a store that has one, for a reader."""
     where = store.ledger_of(url)
     if where == store.INSIDE:
         return at(url)
@@ -45,14 +45,14 @@ def open_to_read(url: str) -> Ledger:
 
 
 def empty() -> Ledger:
-    """For a reader, of a store that has no ledger yet."""
+    """An empty ledger, for a reader of a store that has none yet."""
     from ..database.sqlite import MEMORY
 
     return in_file(MEMORY, read_only=True)
 
 
 def files(url: str) -> tuple[str, str]:
-    """Of a store whose ledger is beside it: its file, and the ledger's."""
+    """(the store's file, the ledger's) of a store whose ledger is beside it."""
     path = store.folder_of(url).removesuffix(".d")
     stem, ending = os.path.splitext(path)
     return path, f"{stem}-ledger{ending}"

@@ -1,9 +1,9 @@
 """Runs inside a run: one process that handles many pieces of work, each with its own key, steps and verdict.
 
-They are begun and ended under the grant of the outer run. Nothing is written when one is begun: its
-beginning goes with its first step, or with its end, so that a short piece of work costs two commits. What several of
-them have to write is one commit, made only if the outer run still has this grant and every run is as it was seen. Ends
-are linked into the job's chain, which advances only from where this process left it.
+They are begun and ended under the grant of the outer run. Nothing is written when a nested run begins: its beginning
+is written with its first step, or with its end, so that a short piece of work costs two commits. Several nested runs
+are written in one commit, only if the outer run still has this grant and every nested run is as it was last seen. Ends
+are linked into the job's chain, which advances only from where this process last saw it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 MOST = 8  # runs in one commit
 
-# What people write into a row, and what was used, stays as it is.
+# Never overwritten: the run's identity, what people write into its row, and what was used.
 _KEPT = ("id", "job", "key", "created", "cancel", "parent", *UNITS)
 _ROW = TypedTable(
     "run",
@@ -45,16 +45,16 @@ _ROW = TypedTable(
     + ", ".join(f"{name} = excluded.{name}" for name in RUN.columns if name not in _KEPT),
 )
 
-_HOLDS = "id = :fence AND token = :token AND grant_id = :grant AND status = 'running'"
+_OUTER = "id = :fence AND token = :token AND grant_id = :grant AND status = 'running'"
 _SEEN = """
 AND EXISTS (SELECT 1 FROM {prefix}run WHERE id = :id# AND head = :head# AND status = :status# AND attempt = :attempt#
             {share})"""
-# By the number of runs that existed before.
+# The index is how many of the runs existed before.
 _CONDITIONS = [
-    _HOLDS + "".join(_SEEN.replace("#", str(number)) for number in range(seen)) + " {share}" for seen in range(MOST + 1)
+    _OUTER + "".join(_SEEN.replace("#", str(number)) for number in range(seen)) + " {share}" for seen in range(MOST + 1)
 ]
 _GUARDS = [f"SELECT id FROM {{prefix}}run WHERE {condition}" for condition in _CONDITIONS]
-# The chain is locked before the runs, as everywhere: the runs are checked for each row of `held`, once it is locked. (A
+# The chain is locked before the runs, as everywhere: the runs are checked once the chain's row, `held`, is locked. (A
 # condition that did not name `held` would be checked before.)
 _ADVANCES = [
     "UPDATE {prefix}chain SET seq = :seq, head = :head "
@@ -63,7 +63,7 @@ _ADVANCES = [
     "RETURNING seq"
     for condition in _CONDITIONS
 ]
-_THERE = "SELECT seq FROM {prefix}journal WHERE chain = :chain AND seq = :seq AND hash = :hash"
+_EXISTS = "SELECT seq FROM {prefix}journal WHERE chain = :chain AND seq = :seq AND hash = :hash"
 
 
 class NestedLedger:
@@ -73,7 +73,7 @@ class NestedLedger:
         self._tables, self._outer = tables, outer
         self._skew = tables.now() / 1000 - clock.wall()
         self._chain = job_chain(outer.job)
-        self._seq, self._head = self._look()
+        self._seq, self._head = self._chain_head()
 
     def begin(self, key: str, holder: Holder) -> NestedRun | RunRow:
         """The key's next attempt, of which nothing is written yet; or the run, if it is done or waits for a person."""
@@ -87,55 +87,55 @@ class NestedLedger:
         at = int((clock.wall() + self._skew) * 1000)
         return NestedRun(self._tables, outer, run or self._new(key, at), holder, at, self._skew)
 
-    def commit(self, dues: Sequence[PendingWrite], *, lazy: bool = False) -> None:
-        """All of it, durable when this returns. `StaleToken`, `RunEnded`: nothing was written."""
-        if len(dues) > MOST:
-            raise ValueError(f"{len(dues)} runs are too many for one commit: at most {MOST}")
-        while dues:
+    def commit(self, writes: Sequence[PendingWrite], *, lazy: bool = False) -> None:
+        """Commit these writes; durable when this returns. After `StaleToken` or `RunEnded` nothing was written."""
+        if len(writes) > MOST:
+            raise ValueError(f"{len(writes)} runs are too many for one commit: at most {MOST}")
+        while writes:
             try:
-                hit, begun = self._write(dues, lazy), False
+                written, begun = self._write(writes, lazy), False
             except StoreUnreachable:
-                hit = self._is_written(dues)  # only the reply may have been lost
-                begun = not hit and (self._has_begun(dues) or self._was_opened(dues))
-                if not hit and not begun:
+                written = self._is_written(writes)  # only the reply may have been lost
+                begun = not written and (self._has_begun(writes) or self._was_opened(writes))
+                if not written and not begun:
                     raise
-            if hit:
+            if written:
                 break
             RunFence(self._tables, self._outer, self._skew).check()
-            if begun or self._has_begun(dues):
-                dues = [due for due in (due.again() for due in dues) if due.journal]
-            for due in dues:
-                self._judge(due)
-            self._seq, self._head = self._look()  # only the job's chain has moved: another process wrote to it
-        for due in dues:
-            due.of.went_on(due)
+            if begun or self._has_begun(writes):
+                writes = [write for write in (write.again() for write in writes) if write.journal]
+            for write in writes:
+                self._judge(write)
+            self._seq, self._head = self._chain_head()  # only the job's chain has changed: another process wrote to it
+        for write in writes:
+            write.of.went_on(write)
 
-    def _write(self, dues: Sequence[PendingWrite], lazy: bool) -> bool:
-        """False if something has moved."""
+    def _write(self, writes: Sequence[PendingWrite], lazy: bool) -> bool:
+        """False, and nothing written, if a run or the job's chain has changed."""
         seq, head, rows, journal, attempts = self._seq, self._head, [], [], []
         ended: list[Tally] = []
-        for due in dues:
-            for kind, facts in due.links:
+        for write in writes:
+            for kind, facts in write.links:
                 seq, body = seq + 1, kinds.body(kind, kinds.JOB, facts)
-                head = link(head, self._chain, seq, due.at, kind, body)
-                journal.append((self._chain, seq, due.at, str(kind), body, head))
-            if due.links:
-                due.run = replace(due.run, anchor=head_text(self._chain, seq, head))
-            rows.append(_ROW.row(due.run))
-            journal += due.journal
-            attempts += due.attempts
-            for attempt in due.attempts:
+                head = link(head, self._chain, seq, write.at, kind, body)
+                journal.append((self._chain, seq, write.at, str(kind), body, head))
+            if write.links:
+                write.run = replace(write.run, anchor=head_text(self._chain, seq, head))
+            rows.append(_ROW.row(write.run))
+            journal += write.journal
+            attempts += write.attempts
+            for attempt in write.attempts:
                 if attempt.ended is not None:
-                    run_ended, day = attempt.attempt == due.run.attempt, self._tables.day(due.at)
-                    ended.append(tally.of_attempt(due.run, day, attempt.status, attempt.elapsed, run_ended=run_ended))
-        seen = [due for due in dues if due.was.head]
+                    run_ended, day = attempt.attempt == write.run.attempt, self._tables.day(write.at)
+                    ended.append(tally.of_attempt(write.run, day, attempt.status, attempt.elapsed, run_ended=run_ended))
+        seen = [write for write in writes if write.was.head]
         values: dict[str, object] = {
             "chain": self._chain, "seq": seq, "head": head, "was": self._head, "fence": self._outer.id,
             "token": self._outer.token, "grant": self._outer.grant,
         }  # fmt: skip
-        for number, due in enumerate(seen):
-            was = {"head": due.was.head, "status": due.was.status, "attempt": due.was.attempt}
-            values |= {f"{word}{number}": what for word, what in {"id": due.run.id, **was}.items()}
+        for number, write in enumerate(seen):
+            was = {"head": write.was.head, "status": write.was.status, "attempt": write.was.attempt}
+            values |= {f"{word}{number}": what for word, what in {"id": write.run.id, **was}.items()}
         counted = list(map(TALLY.row, tally.together(ended)))
         tables = ((_ROW, rows), (ATTEMPT, list(map(ATTEMPT.row, attempts))), (ENTRY, journal), (TALLY, counted))
         inserts = [(table, new) for table, new in tables if new]
@@ -145,27 +145,27 @@ class NestedLedger:
             self._seq, self._head = seq, head
         return hit
 
-    def _is_written(self, dues: Sequence[PendingWrite]) -> bool:
-        """Is the last entry of each there? All of a commit is, or nothing."""
-        last = (dict(zip(ENTRY.columns, due.journal[-1], strict=True)) for due in dues)
+    def _is_written(self, writes: Sequence[PendingWrite]) -> bool:
+        """Is the last entry of each in the journal? A commit is there as a whole, or not at all."""
+        last = (dict(zip(ENTRY.columns, write.journal[-1], strict=True)) for write in writes)
         return all(
-            self._tables.read(_THERE, chain=entry["chain"], seq=entry["seq"], hash=entry["hash"]) for entry in last
+            self._tables.read(_EXISTS, chain=entry["chain"], seq=entry["seq"], hash=entry["hash"]) for entry in last
         )
 
-    def _has_begun(self, dues: Sequence[PendingWrite]) -> bool:
-        """Has a beginning landed after all, though the reply was lost? Then it is not written again."""
+    def _has_begun(self, writes: Sequence[PendingWrite]) -> bool:
+        """Was a beginning written after all, though the reply was lost? Then it is not written again."""
         found = False
-        for nested in (due.of for due in dues if due.of.unwritten):
+        for nested in (write.of for write in writes if write.of.unwritten):
             now = self._found(nested.run)
             if now and (now.head, now.token, now.grant) == (nested.run.head, nested.run.token, nested.run.grant):
                 nested.unwritten, found = None, True
         return found
 
-    def _was_opened(self, dues: Sequence[PendingWrite]) -> bool:
-        """Has a person opened a run for a key whose own run is not written yet? It waits for the lease, which we have:
-        so that run is begun instead."""
+    def _was_opened(self, writes: Sequence[PendingWrite]) -> bool:
+        """Has a person opened a run for the same key before ours was written? It waits for the lease, which we have, so
+        it is begun instead of ours."""
         found = False
-        for nested in (due.of for due in dues if not due.was.head):
+        for nested in (write.of for write in writes if not write.was.head):
             other = find(self._tables, nested.run.job, nested.run.key)
             if other is None or other.id == nested.run.id:
                 continue
@@ -175,24 +175,25 @@ class NestedLedger:
             found = True
         return found
 
-    def _judge(self, due: PendingWrite) -> None:
-        if not due.was.head:
+    def _judge(self, write: PendingWrite) -> None:
+        """Raise if the nested run has changed since it was seen."""
+        if not write.was.head:
             return
-        now, was = self._found(due.run), due.was
+        now, was = self._found(write.run), write.was
         if now is None:
-            raise StaleToken(f"{title(due.run)} is gone: retention has removed it. Nothing was written")
+            raise StaleToken(f"{title(write.run)} is gone: retention has removed it. Nothing was written")
         if (now.head, now.status, now.attempt) == (was.head, was.status, was.attempt):
             return
-        if (now.token, now.grant) in ((due.run.token, due.run.grant), (was.token, was.grant)):
+        if (now.token, now.grant) in ((write.run.token, write.run.grant), (was.token, was.grant)):
             raise RunEnded(closed(now), now)
-        raise stale(self._tables.database.identity(), now, due.run.token, due.run.grant)
+        raise stale(self._tables.database.identity(), now, write.run.token, write.run.grant)
 
     def _found(self, run: RunRow) -> RunRow | None:
         return self._tables.first(RUN, "WHERE id = :id", id=run.id)
 
-    def _look(self) -> tuple[int, str]:
+    def _chain_head(self) -> tuple[int, str]:
         ((seq, head),) = self._tables.read("SELECT seq, head FROM {prefix}chain WHERE name = :chain", chain=self._chain)
-        return seq, head  # the outer run is on it
+        return seq, head  # the chain exists: the outer run is linked there
 
     def _new(self, key: str, at: int) -> RunRow:
         outer = self._outer
@@ -203,12 +204,12 @@ class NestedLedger:
 
 
 class PendingWrite:
-    """What is to be written for a nested run: its row as it will be, and what goes with it."""
+    """What is to be written for a nested run: its row as it will be, its entries and attempts."""
 
     def __init__(self, of: NestedRun, run: RunRow, was: RunRow, at: int) -> None:
         self.of, self.run, self.at = of, run, at
-        self.was = was  # as it was seen
-        self.again: Callable[[], PendingWrite] = lambda: self  # composed anew, from its run as it is now
+        self.was = was  # the row as it was last seen
+        self.again: Callable[[], PendingWrite] = lambda: self  # composes this write anew, from the run as it is now
         self.links: list[tuple[str, dict[str, object]]] = []  # on the job's chain: kind, facts
         self.journal: list[Row] = []
         self.attempts: list[Attempt] = []
@@ -253,53 +254,53 @@ class NestedRun:
         return self._steps.chain
 
     def append(self, steps: Sequence[Step]) -> None:
-        """In one commit; for a run whose beginning is written."""
+        """Append steps in one commit, to a run whose beginning is written."""
         self._steps.append(steps)
 
     def beginning(self, steps: Sequence[Step] = ()) -> PendingWrite:
-        """What was not written yet, and its first steps."""
-        due = self._due()
-        due.steps = self._steps.rows(steps, due.at)
-        due.journal += due.steps
-        due.again = lambda: self.beginning(steps)
-        return due
+        """The write of the run's beginning, with its first steps."""
+        write = self._next_write()
+        write.steps = self._steps.rows(steps, write.at)
+        write.journal += write.steps
+        write.again = lambda: self.beginning(steps)
+        return write
 
     def ending(
         self, status: str, *, reason: str, elapsed: float, steps: Sequence[Step] = (), traceback: str = ""
     ) -> PendingWrite:
-        """Its end, with its last steps."""
-        due = self._due()
-        due.steps = self._steps.rows(steps, due.at)
-        entries = RunEntries(due.run, due.at)
+        """The write of the run's end, with its last steps, and with its beginning if that is not written yet."""
+        write = self._next_write()
+        write.steps = self._steps.rows(steps, write.at)
+        entries = RunEntries(write.run, write.at)
         if traceback:
             entries.add(kinds.EXCEPTION, traceback=traceback)
-        head = self._steps.head_after(due.steps)
+        head = self._steps.head_after(write.steps)
         code = 0 if status == statuses.SUCCEEDED else 1
         facts = {"attempt": self.run.attempt, "status": status, "exit_code": code, "reason": reason or None}
         entries.add(kinds.ENDED, **facts, elapsed=elapsed, steps=head)
-        due.run = replace(
-            due.run, status=status, reason=clean(reason), elapsed=elapsed, changed=due.at / 1000, ended=due.at / 1000,
-            exit_code=code, seq=entries.seq, head=entries.head,
+        write.run = replace(
+            write.run, status=status, reason=clean(reason), elapsed=elapsed, changed=write.at / 1000,
+            ended=write.at / 1000, exit_code=code, seq=entries.seq, head=entries.head,
         )  # fmt: skip
-        due.links.append((kinds.ENDED, _link(due.run, entries.seq, entries.head)))
-        due.journal += [*entries.rows, *due.steps]
-        due.attempts = [*due.attempts[:-1], ended_attempt(self.run, status, code, clean(reason), due.at, elapsed)]
+        write.links.append((kinds.ENDED, _link(write.run, entries.seq, entries.head)))
+        write.journal += [*entries.rows, *write.steps]
+        write.attempts = [*write.attempts[:-1], ended_attempt(self.run, status, code, clean(reason), write.at, elapsed)]
         more = {"reason": reason, "traceback": traceback}
-        due.again = lambda: self.ending(status, elapsed=elapsed, steps=steps, **more)
-        return due
+        write.again = lambda: self.ending(status, elapsed=elapsed, steps=steps, **more)
+        return write
 
-    def went_on(self, due: PendingWrite) -> None:
-        """It is written."""
-        self._steps.went_on(due.steps)
-        self.run, self.unwritten = due.run, None
+    def went_on(self, write: PendingWrite) -> None:
+        """Take note that `write` was committed."""
+        self._steps.went_on(write.steps)
+        self.run, self.unwritten = write.run, None
 
-    def _due(self) -> PendingWrite:
+    def _next_write(self) -> PendingWrite:
         at = int((clock.wall() + self._skew) * 1000)
-        due, before = PendingWrite(self, self.run, self.run, at), self.unwritten
+        write, before = PendingWrite(self, self.run, self.run, at), self.unwritten
         if before:
-            due.was = before.was
-            due.links, due.journal, due.attempts = list(before.links), list(before.journal), list(before.attempts)
-        return due
+            write.was = before.was
+            write.links, write.journal, write.attempts = list(before.links), list(before.journal), list(before.attempts)
+        return write
 
 
 def _link(run: RunRow, seq: int, head: str) -> dict[str, object]:

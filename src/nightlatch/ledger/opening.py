@@ -1,4 +1,4 @@
-"""A run for a job and a key: made, or begun again. One winner, however many try at once."""
+"""Opening the run of a job and a key: created, or pending again. If several processes try at once, one succeeds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from .tables import Tables
 
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # without letters that look like another
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # without i, l, o and u, which are easily misread
 
 _CREATE = f"{RUN.put} ON CONFLICT DO NOTHING RETURNING id"
 
@@ -45,16 +45,16 @@ def _create(tables: Tables, values: dict[str, str], lazy: bool) -> RunRow | None
     facts: dict[str, Any] = {name: clean(text) for name, text in values.items()}
     kind = str(kinds.OPENED)
     body = kinds.body(kind, kinds.RUN, {name: text for name, text in facts.items() if text})
-    run = new_id()
+    run_id = new_id()
     with tables.on_chain(values["job"], lazy=lazy) as chain:
-        head, at = link("", run, 1, chain.at, kind, body), chain.at / 1000
-        anchor = chain.append(kind, run=run, seq=1, head=head)
-        made = RunRow(id=run, **facts, created=at, changed=at, seq=1, head=head, anchor=anchor)
-        if not chain(_CREATE, **RUN.by_column(made)):
+        head, at = link("", run_id, 1, chain.at, kind, body), chain.at / 1000
+        anchor = chain.append(kind, run=run_id, seq=1, head=head)
+        run = RunRow(id=run_id, **facts, created=at, changed=at, seq=1, head=head, anchor=anchor)
+        if not chain(_CREATE, **RUN.by_column(run)):
             chain.forget()  # another process was faster
             return None
-        chain.enter(run, 1, kind, body, head)
-        return made
+        chain.enter(run_id, 1, kind, body, head)
+        return run
 
 
 def new_id() -> str:

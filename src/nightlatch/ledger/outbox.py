@@ -1,8 +1,9 @@
 """The alerts' outbox: how far the journal is read, what is wrong, what is to be sent, and which process sends it.
 
-A job's chain is read in the transaction that holds it: the cursor, what is wrong with the job, and the alerts about it
-move together, so no entry is missed and none is reported twice, however many processes read. A message is claimed by
-compare-and-set with a deadline, sent outside any transaction, and settled: at least once, always with the same id.
+A job's chain is read in a transaction that locks it: the cursor, what is wrong with the job, and the alerts about it
+change together, so no entry is missed and none is reported twice, however many processes read. A message is claimed by
+compare-and-set with a deadline, sent outside any transaction, and settled. So it is sent at least once, always with the
+same id.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ if TYPE_CHECKING:
 
 READER = "alerts"
 WAITS, SENT, UNDELIVERED = "waits", "sent", "undelivered"  # statuses of a message
-_AHEAD = 300_000  # ms: no pause and no claim is so long; one that seems to be is from before the clock was set back
-_MOST = 2000  # alerts of a message at once
+_AHEAD = 300_000  # ms; no pause or claim is longer: a time further ahead is from before the clock was set back
+_MOST = 2000  # alerts in one message
 
 
 @value(frozen=True, kw_only=True)
 class Problem:
-    """What is wrong with a job. `subject` is what it is about: its runs, an effect, an absence."""
+    """What is wrong with a job. `subject`: what the problem is about: its runs, an effect, an absence."""
 
     job: str
     subject: str
     rule: str
     run: str = ""
     since: float
-    count: int = 1  # in a row
+    count: int = 1  # how often in a row
     reported: float = 0.0  # when it was last reported; 0: not yet
 
 
@@ -50,7 +51,7 @@ class Alert:
     run: str = ""
     at: float
     detail: str = ""
-    message: str = ""  # that it is sent in; "" while it waits for others
+    message: str = ""  # id of the message it is sent in; "" while it waits for others
 
 
 @value(frozen=True, kw_only=True)
@@ -76,7 +77,7 @@ PROBLEM = TypedTable(
 ALERT = TypedTable("alert", Alert, "ON CONFLICT (id, transport) DO NOTHING")
 MESSAGE = TypedTable("alert_message", Message)
 
-_OVER = "DELETE FROM {prefix}alert_problem WHERE job = :job AND subject = :subject"
+_RESOLVE = "DELETE FROM {prefix}alert_problem WHERE job = :job AND subject = :subject"
 _ROUTE = """
 INSERT INTO {prefix}alert_route (transport, last, count) VALUES (:transport, 0, 0)
 ON CONFLICT (transport) DO UPDATE SET last = alert_route.last RETURNING last, count, {wall}
@@ -105,11 +106,11 @@ class Outbox:
         self._reader.begin()
 
     def news(self) -> list[str]:
-        """The jobs whose chains have entries that were not read."""
+        """The jobs whose chains have unread entries."""
         return self._reader.news()
 
     def peek(self, job: str) -> list[Entry]:
-        """Entries of a job's chain that were not read; they stay so."""
+        """Unread entries of a job's chain; they stay unread."""
         return self._reader.unread(job)
 
     def read(self, job: str, judge: Callable[[list[Entry], dict[str, Problem]], Judged]) -> int:
@@ -122,12 +123,12 @@ class Outbox:
         return len(entries)
 
     def observe(self, job: str, judge: Callable[[dict[str, Problem], float], Judged]) -> None:
-        """The same for what no entry records: an absence. `judge` also gets the time."""
+        """Judge what no entry records, such as an absence: `judge` gets the job's problems and the time."""
         with self._tables.on_chain(job) as chain:
             self._record(chain, judge(self._problems(chain, job), chain.at / 1000))
 
     def problems(self) -> list[Problem]:
-        """All that is wrong, as far as it was read."""
+        """All problems that were found and are not resolved."""
         return self._tables.select(PROBLEM)
 
     def put(self, alerts: Sequence[Alert]) -> None:
@@ -138,7 +139,7 @@ class Outbox:
 
     def compose(self, transport: str, ready: Callable[[list[Alert], float, int, float], bool]) -> str:
         """Put what waits for a transport into one message, if `ready` says so of (alerts, time of the message before,
-        its number of alerts, time); returns the message's id."""
+        its number of alerts, time); returns the message's id, or ""."""
         if not self._tables.read(_PENDING, transport=transport, most=1):
             return ""
         with self._tables.database.transaction() as execute:
@@ -164,14 +165,14 @@ class Outbox:
         return list(first.values())
 
     def claim(self, message: str, by: str, seconds: float) -> Message | None:
-        """For one try, which must be over by then; None if it is not due, or another tries."""
+        """Claim a message for one try of at most `seconds`; None if it is not due, or claimed by another process."""
         rows = self._tables.database.write(
             self._tables.sql(_CLAIM), id=message, claim=by, seconds=round(seconds * 1000)
         )
         return MESSAGE.read(rows[0]) if rows else None
 
     def settle(self, message: Message, status: str, *, pause: float = 0.0, reason: str = "") -> bool:
-        """How a try ended. False: its time was over, and another has tried since."""
+        """Record how a try ended. False: the claim had expired, and another process has claimed the message since."""
         return bool(
             self._tables.database.write(
                 self._tables.sql(_SETTLE), id=message.id, claim=message.claim, status=status,
@@ -180,20 +181,20 @@ class Outbox:
         )  # fmt: skip
 
     def undelivered(self, since: float) -> list[Message]:
-        """Messages that nobody will try to send again, given up since then; the newest first."""
+        """Messages that were given up since then, the newest first."""
         given_up = "WHERE status = 'undelivered' AND changed >= :since ORDER BY changed DESC"
         return self._tables.select(MESSAGE, given_up, since=round(since * 1000))
 
     def alerts(self, message: str) -> list[Alert]:
-        """Those that go out in a message."""
+        """The alerts in a message."""
         return self._tables.select(ALERT, "WHERE message = :message ORDER BY at, id", message=message)
 
     def recent(self, since: float, most: int) -> list[tuple[Alert, Message | None]]:
         """Alerts that were sent or wait to be, the newest first."""
         moment, newest = round(since * 1000), "WHERE at >= :since ORDER BY at DESC, id DESC LIMIT :most"
         alerts = self._tables.select(ALERT, newest, since=moment, most=most)
-        known = {one.id: one for one in self._tables.select(MESSAGE, "WHERE changed >= :since", since=moment)}
-        return [(alert, known.get(alert.message)) for alert in alerts]
+        messages = {one.id: one for one in self._tables.select(MESSAGE, "WHERE changed >= :since", since=moment)}
+        return [(alert, messages.get(alert.message)) for alert in alerts]
 
     def counts(self) -> list[tuple[str, str, int]]:
         """(transport, status of its messages, how many alerts)."""
@@ -212,13 +213,13 @@ class Outbox:
         for problem in judged.problems:
             chain(PROBLEM.put, **PROBLEM.by_column(problem))
         for job, subject in judged.resolved:
-            chain(_OVER, job=job, subject=subject)
+            chain(_RESOLVE, job=job, subject=subject)
         for alert in judged.alerts:
             chain(ALERT.put, **ALERT.by_column(alert))
 
 
 class Judged:
-    """What a look at entries concludes."""
+    """What `judge` concludes."""
 
     def __init__(self) -> None:
         self.alerts: list[Alert] = []

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .tables import Tables
 
 BEGIN, END = 60, 140  # entries
-_ATTEMPTS, _EACH = 3, 30
+_ATTEMPTS, _EACH = 3, 30  # the last attempts, and entries of each
 
 _FROM = "WHERE chain = :chain AND seq >= :seq ORDER BY seq LIMIT :most"
 _LAST = "WHERE chain = :chain ORDER BY seq DESC LIMIT :most"
@@ -36,7 +36,7 @@ def outline(tables: Tables, chain: str) -> list[Entry]:
 
 
 def _first_at(tables: Tables, chain: str, at: int, low: int, high: int) -> int:
-    """The first entry at or after that time, by bisection: entries of one chain are in the order of time."""
+    """The number of the first entry at or after that time, by bisection: a chain is in the order of time."""
     while low < high:
         middle = (low + high) // 2
         ((seq, when),) = tables.read(_AT, chain=chain, seq=middle)

@@ -1,4 +1,4 @@
-"""Retention: what ended long ago is removed. Done keys stay, and so does the proof that the rest is whole."""
+"""Retention: removes what ended long ago. Done keys stay, and so does the proof that nothing else is missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Done = Callable[[str, str], bool]  # (job, key) → does the store say that it is done?
 
 _MOST = 500  # runs in one transaction: writers wait no longer than that takes
-_MONTH = 32 * 86_400_000  # ms; usage is kept for caps per month, however little else is
+_MONTH = 32 * 86_400_000  # ms; usage is kept at least this long, for caps per month
 
 _ENDED = ", ".join(f"'{status}'" for status in statuses.TERMINAL)
 _OLD = f"""
@@ -34,15 +34,15 @@ SELECT COUNT(*) FROM {{prefix}}journal WHERE chain IN (
   WHERE status = 'succeeded' AND run IN ({_ALL_OLD})
 )
 """
-# A chain whose old entries are nothing but cuts stays as it is: a cut of cuts would be made for ever. The first
-# entry is looked at first: of the chains that begin later not more than one is read.
+# A chain whose old entries are all cuts stays as it is: removing them would add a new cut, and so on for ever. The
+# first entry's time is compared first, so that only one entry is read of a chain that has no old ones.
 _JOBS = f"""
 SELECT job FROM {{prefix}}run WHERE status IN ({_ENDED}) AND changed < :before
 UNION SELECT substr(name, 5) FROM {{prefix}}chain
 WHERE (SELECT at FROM {{prefix}}journal WHERE chain = name ORDER BY seq LIMIT 1) < :before
   AND EXISTS (SELECT 1 FROM {{prefix}}journal WHERE chain = name AND at < :before AND kind <> '{kinds.CUT}')
 """
-# Compared again: a run that was started again since it was seen stays.
+# Status and time are compared again: a run that was started again meanwhile stays.
 _REMOVE = f"DELETE FROM {{prefix}}run WHERE id = :run AND status IN ({_ENDED}) AND changed < :before RETURNING id"
 # The last old entry, if something newer follows it: a chain never becomes empty.
 _LAST_OLD = """
@@ -50,17 +50,18 @@ SELECT seq, hash FROM {prefix}journal WHERE chain = :chain AND seq <
   (SELECT COALESCE(MIN(seq), 0) FROM {prefix}journal WHERE chain = :chain AND at >= :before)
 ORDER BY seq DESC LIMIT 1
 """
-# Nothing behind this entry is younger than the retention: an audit holds a cut to that.
+# The first entry that is not old. A run linked there or later stays: an audit checks that a cut removes no young run.
 _FIRST_YOUNG = "SELECT MIN(seq) FROM {prefix}journal WHERE chain = :chain AND at >= :before"
-# Their last link may be older than their row says: clocks differ, and a link waits for the chain.
+# `before` is `_SLACK` later here: a run's last link may be older than its row says, since clocks differ and a link
+# waits for the chain.
 _STAYING = "SELECT id, seq, head, status, anchor FROM {prefix}run WHERE job = :job AND changed < :before"
 _SLACK = 86_400_000  # ms
 _PUBLISHES = f"""
 WHERE chain = :run AND kind IN ('{kinds.PUBLISHING}', '{kinds.PUBLISHED}', '{kinds.NOT_PUBLISHED}') ORDER BY seq
 """
 _LENGTH = "SELECT COUNT(*) FROM {prefix}journal WHERE chain = :chain"
-_BEHIND = "SELECT COUNT(*) FROM {prefix}journal WHERE chain = :chain AND seq <= :seq"
-# A range that has not ended stays whole.
+_LENGTH_UP_TO = "SELECT COUNT(*) FROM {prefix}journal WHERE chain = :chain AND seq <= :seq"
+# A range whose last slot is not old stays whole.
 _JOBS_WITH_SLOTS = "SELECT DISTINCT job FROM {prefix}slot_record WHERE last < :before"
 _SLOTS = "DELETE FROM {prefix}slot_record WHERE job = :job AND first < :before AND last < :before RETURNING first"
 _ALL_SLOTS = "SELECT COUNT(*) FROM {prefix}slot_record WHERE last < :before"
@@ -68,11 +69,11 @@ _CUT = "DELETE FROM {prefix}journal WHERE chain = :chain AND seq <= :seq RETURNI
 
 
 def prune(tables: Tables, keep: float, by: str, within: float, done: Done) -> Pruned:
-    """Remove runs that ended over `keep` seconds ago, the journal behind a recorded head, and what became of slots.
+    """Remove runs that ended over `keep` seconds ago, old entries of jobs' chains, and old slot records.
 
-    After about `within` seconds the rest is left for the next time. What nothing but the run itself says stays: that
-    it must not be done again, if it succeeded and died before its key was marked `done` in the store; and what it may
-    have published, if it did not report that.
+    After about `within` seconds the rest is left for the next time. A run stays if it is the only record that its work
+    must not be done again (it succeeded, and died before its key was marked `done` in the store), or of what it may
+    have published before it failed.
     """
     today, started = tables.now(), clock.now()
     before = today - round(keep * 1000)
@@ -107,7 +108,7 @@ def prune(tables: Tables, keep: float, by: str, within: float, done: Done) -> Pr
 
 
 def prunable(tables: Tables, keep: float, done: Done) -> Pruned:
-    """What `prune` would remove now; nothing is."""
+    """What `prune` would remove now. Removes nothing."""
     before = tables.now() - round(keep * 1000)
     old = tables.read(f"SELECT id, job, key, status, anchor {_ALL}", before=before)
     young = {job: _first_young(tables, job, before) for job in {job for _, job, *_ in old}}
@@ -123,7 +124,7 @@ def prunable(tables: Tables, keep: float, done: Done) -> Pruned:
     for (job,) in tables.read(_JOBS, before=before):
         chain = job_chain(job)
         for seq, _ in tables.read(_LAST_OLD, chain=chain, before=before):
-            entries += tables.read(_BEHIND, chain=chain, seq=seq)[0][0]
+            entries += tables.read(_LENGTH_UP_TO, chain=chain, seq=seq)[0][0]
     slots = tables.read(_ALL_SLOTS, before=before)[0][0]
     return Pruned(runs=tuple(sorted(runs)), entries=entries, slots=slots)
 
@@ -134,7 +135,7 @@ def _remove(tables: Tables, job: str, ended: list[str], before: int, by: str) ->
         gone, entries = [], 0
         for run in ended:
             if chain(_REMOVE, run=run, before=before):
-                # Each by its name: the order of names depends on the database's collation.
+                # Chain by chain, not by a range of names: their order depends on the database's collation.
                 for name in (run, *chains_of(chain, run)):
                     entries += len(chain("DELETE FROM {prefix}journal WHERE chain = :name RETURNING seq", name=name))
                 chain("DELETE FROM {prefix}attempt WHERE run = :run", run=run)
@@ -147,7 +148,7 @@ def _remove(tables: Tables, job: str, ended: list[str], before: int, by: str) ->
             seq, hash_ = last[0]
             entries += len(chain(_CUT, chain=chain_name, seq=seq))
             facts |= {"seq": seq, "hash": hash_}
-            # Runs that stay, and whose links go, are linked here instead; as many in an entry as are kept whole.
+            # A run that stays though its link is removed is linked in a cut instead; as many in each cut as fit.
             stay = [
                 f"{run}:{at}:{head}:{status}"
                 for run, at, head, status, anchor in chain(_STAYING, job=job, before=before + _SLACK)

@@ -28,7 +28,7 @@ class RunRow:
     key: str
     slot: str = ""
     command: str = ""
-    definition: str = ""  # hash of the job definition it was started under
+    definition: str = ""  # hash of the job's definition when it was started
     host: str = ""
     status: str = statuses.PENDING
     attempt: int = 0  # 0: none yet
@@ -39,21 +39,21 @@ class RunRow:
     exit_code: int | None = None
     reason: str = ""
     created: float
-    changed: float  # of its status
-    started: float | None = None  # of the newest attempt
+    changed: float  # when its status last changed
+    started: float | None = None  # when the newest attempt started
     ended: float | None = None
     due: float | None = None  # when a waiting run's next attempt may start
-    elapsed: float = 0.0  # seconds, of the newest attempt that ended
-    done: int = 0  # progress
-    total: int = 0  # 0: unknown
+    elapsed: float = 0.0  # seconds that the newest ended attempt took
+    done: int = 0  # progress: so many
+    total: int = 0  # of so many; 0: unknown
     message: str = ""
     usage: Amounts = Amounts()
     seq: int = 0  # of its newest journal entry
     head: str = ""  # and that entry's hash
-    anchor: str = ""  # its job's chain when it was last linked there: the head for log lines
+    anchor: str = ""  # head of its job's chain when the run was last linked there; log lines show it
     parent: str = ""  # the run that it is nested in; "": none
     held: float | None = None  # until when it waits for an approval; None: it does not
-    approved: str = ""  # the plan's head that was approved, until it has ended
+    approved: str = ""  # head of the approved plan, until the run has ended
     uncounted: str = ""  # how it ended, until its job's row has counted that; "": nothing to count
 
 
@@ -88,7 +88,7 @@ class Entry:
 
 @value(frozen=True, kw_only=True)
 class Pruned:
-    """What retention removed; logs of these runs may go too."""
+    """What retention removed; the logs of these runs may be deleted too."""
 
     runs: tuple[str, ...]
     entries: int  # of the journal
@@ -108,7 +108,7 @@ class Used:
     attempt: int
     model: str = ""
     kind: str = ""  # of tokens: input, output, …
-    source: str = ""  # where the figure comes from: a report of the command's, or its final output
+    source: str = ""  # where the figure comes from: a report of the command, or its final output
     item: str = ""  # of a batch, or a step
     tag: str = ""
     agent: str = ""  # the subagent that made the call

@@ -1,4 +1,4 @@
-"""Starts that were refused: one record for each job and cause, which grows. A start that is refused leaves no run."""
+"""Starts that were refused: one record for each job and cause, with a count. A refused start leaves no run."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .tables import Tables
 
-HELD, BUDGET = "held", "budget"  # causes: another works on it, or its next try is not due; its budget is spent
-_APART = 86_400_000  # ms; after a day without one the record begins anew
-_MOST = 200
+HELD, BUDGET = "held", "budget"  # causes: the lease is held, or the next try is not due; the budget is spent
+_APART = 86_400_000  # ms; after so long without a refusal the record begins anew
+_MOST = 200  # records
 
 
 @value(frozen=True, kw_only=True)
 class RefusedStart:
     job: str
     cause: str
-    reason: str  # of the last one
+    reason: str  # of the last refusal
     first: float
     last: float
     count: int
@@ -44,7 +44,7 @@ class RefusedStarts:
             execute(self._tables.sql(_RECORD.put), **_RECORD.by_column(row))
 
     def since(self, since: float) -> list[RefusedStart]:
-        """The newest first."""
+        """The records of starts refused since then, the newest first."""
         newest = "WHERE last >= :since ORDER BY last DESC LIMIT :most"
         return self._tables.select(_RECORD, newest, since=round(since * 1000), most=_MOST)
 

@@ -1,7 +1,7 @@
-"""What the journal says of a run: the row, the attempts and the usage that follow from its entries.
+"""What the journal says about a run: the row, the attempts and the usage that follow from its entries.
 
-A run's own chain has its attempts; what people decide is on its job's chain, with the entry of the run's chain that it
-came after. Where retention has removed such a decision, facts that only it had are left open.
+A run's own chain has its attempts; what people decide is on its job's chain, with the number of the run's last entry
+before it. Where retention has removed a decision, columns that only it determines are left out, and not checked.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _DECIDED = ("status", "reason", "cancel", "changed", "ended", "due", "held", "ap
 
 
 class Links:
-    """A run as its job's chain knows it."""
+    """What a job's chain says about one of its runs."""
 
     def __init__(self) -> None:
-        self.changes: list[tuple[int, int, dict[str, str]]] = []  # (the run's last entry before it, when, facts)
+        self.changes: list[tuple[int, int, dict[str, str]]] = []  # decided: (the run's last entry before, when, facts)
         self.anchor = ""
-        self.at = 0  # when it was last linked
-        self.whole = False  # from its opening on
+        self.at = 0  # when the run was last linked
+        self.whole = False  # no link is missing, from the run's opening on
 
     def add(self, at: int, kind: str, facts: dict[str, str], head: str) -> None:
         self.at, self.anchor = at, head
@@ -40,7 +40,7 @@ class Links:
             self.changes.append((seq, at, facts))
 
     def carry(self, at: int, seq: int, status: str) -> None:
-        """A cut has removed its links, and has its last status."""
+        """A cut has removed the run's links, and records its last status."""
         self.at, self.whole = at, False
         self.changes.append((seq, at, {"carried": status}))
 
@@ -56,15 +56,15 @@ class Replay:
         self.usage: dict[int, tuple[int, ...]] = {}  # entry → when, and how much of each unit
         self._changes = list(reversed(links.changes))
         if not whole:
-            del self.row["cancel"]
+            del self.row["cancel"]  # a removed link may have set it
 
     def enter(self, seq: int, at: int, kind: str, body: str) -> None:
-        """The next entry of its chain, of a kind that is evidence for a run."""
+        """Apply the next entry of the run's chain, of a kind that is evidence for a run."""
         self._decide(seq)
-        _FOLLOWS[kind](self, seq, at, unpack(body))
+        _RULES[kind](self, seq, at, unpack(body))
 
     def finish(self) -> None:
-        """Its last entry was read."""
+        """Apply the decisions after its last entry."""
         self._decide(None)
 
     def _open(self, seq: int, at: int, facts: dict[str, str]) -> None:
@@ -120,11 +120,11 @@ class Replay:
             self.row[unit] += count
 
     def _decide(self, before: int | None) -> None:
-        """What was decided up to the entry `before`."""
+        """Apply what was decided before the entry `before`; None: all that is left."""
         while self._changes and (before is None or self._changes[-1][0] < before):
             _, at, facts = self._changes.pop()
             if "carried" in facts:
-                self._forget()
+                self._forget_decided()
                 self.row["status"] = facts["carried"]
             elif "was" not in facts:
                 self.row["cancel"] = facts["by"]
@@ -133,7 +133,7 @@ class Replay:
 
     def _change(self, at: int, facts: dict[str, str]) -> None:
         if self.row.get("status") != facts["was"]:
-            self._forget()  # a decision before this one was removed
+            self._forget_decided()  # retention has removed a decision before this one
         status, reason = facts["status"], facts.get("reason")
         held = round(float(facts["held"]) * 1000) if "held" in facts else None
         self.row |= {"status": status, "changed": at, "due": None, "held": held}
@@ -153,7 +153,8 @@ class Replay:
             if "reason" in attempt:
                 attempt["reason"] = "; ".join(filter(None, (attempt["reason"], reason)))
 
-    def _forget(self) -> None:
+    def _forget_decided(self) -> None:
+        """Leave out what a removed decision may have set."""
         anchor = self.row.get("anchor")
         for name in _DECIDED:
             self.row.pop(name, None)
@@ -163,7 +164,7 @@ class Replay:
             self.attempts.get(self.row["attempt"], {}).pop(name, None)
 
 
-_FOLLOWS: dict[str, Callable[[Replay, int, int, dict[str, str]], None]] = {
+_RULES: dict[str, Callable[[Replay, int, int, dict[str, str]], None]] = {
     kinds.OPENED: Replay._open,
     kinds.STARTED: Replay._start,
     kinds.LOST: Replay._lose,
@@ -171,4 +172,4 @@ _FOLLOWS: dict[str, Callable[[Replay, int, int, dict[str, str]], None]] = {
     kinds.PROGRESS: Replay._progress,
     kinds.USAGE: Replay._use,
 }
-assert _FOLLOWS.keys() == kinds.evidence_for(kinds.RUN), "each kind that is evidence for a run has its rule here"
+assert _RULES.keys() == kinds.evidence_for(kinds.RUN), "each kind that is evidence for a run has its rule here"

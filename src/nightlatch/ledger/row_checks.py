@@ -39,7 +39,7 @@ SELECT job, day, {", ".join(f"CAST(SUM({unit}) AS BIGINT)" for unit in UNITS)} F
 """
 _SEQ = "SELECT seq FROM {prefix}run WHERE id = :run"
 _PAGE = 5000
-_NOT = "is not what its journal says"
+_DIFFERS = "is not what its journal says"
 
 
 def check_run(tables: Tables, snapshot: Snapshot, run: str, replay: Replay) -> Wrong:
@@ -48,9 +48,9 @@ def check_run(tables: Tables, snapshot: Snapshot, run: str, replay: Replay) -> W
     yield from _differs(run, "its row", row, replay.row)
     for number in sorted(attempts.keys() | replay.attempts.keys()):
         if number not in attempts:
-            yield run, f"{_NOT}: attempt {number} has no row"
+            yield run, f"{_DIFFERS}: attempt {number} has no row"
         elif number not in replay.attempts:
-            yield run, f"{_NOT}: attempt {number} is in no entry of it"
+            yield run, f"{_DIFFERS}: attempt {number} is in no entry of it"
         else:
             yield from _differs(run, f"attempt {number}", attempts[number], replay.attempts[number])
     names = ("job", "at", *UNITS)
@@ -58,31 +58,31 @@ def check_run(tables: Tables, snapshot: Snapshot, run: str, replay: Replay) -> W
     for seq in sorted(used.keys() | replay.usage.keys()):
         reported = replay.usage.get(seq)
         if reported is None:
-            yield run, f"{_NOT}: the usage of entry {seq} is in no entry of it"
+            yield run, f"{_DIFFERS}: the usage of entry {seq} is in no entry of it"
         elif seq in used:
             expected = dict(zip(names, (row["job"], *reported), strict=True))
             yield from _differs(run, f"the usage of entry {seq}", used[seq], expected)
         elif reported[0] > snapshot.now - _MONTH:
-            yield run, f"{_NOT}: the usage of entry {seq} has no row"
+            yield run, f"{_DIFFERS}: the usage of entry {seq} has no row"
 
 
 def check_tally(tables: Tables) -> Wrong:
-    """What attempts that have ended used, day by day: caps are counted by the tally, so it must not have less."""
+    """On each day the tally must not have less than ended attempts have used: caps are counted by it."""
     days: dict[tuple[str, str], list[int]] = {}
     for job, bucket, *parts in tables.read(_ENDED_USAGE, bucket=BUCKET, since=tables.now() - _MONTH):
         total = days.setdefault((job, tables.days.of(bucket * BUCKET)), [0] * len(parts))
         total[:] = map(sum, zip(total, parts, strict=True))
-    # After the usage: attempts that end meanwhile only add to it.
+    # Read after the usage: attempts that end meanwhile only add to the tally.
     tallied = {(job, day): parts for job, day, *parts in tables.read(_TALLIED)}
     for (job, day), used in days.items():
-        there = dict(zip(UNITS, tallied.get((job, day), [0] * len(used)), strict=True))
+        counted = dict(zip(UNITS, tallied.get((job, day), [0] * len(used)), strict=True))
         for unit, wanted in zip(UNITS, used, strict=True):
-            if there[unit] < wanted:
-                yield f"the tally of {job} on {day}", f"has {unit} = {there[unit]}, by its usage {wanted}"
+            if counted[unit] < wanted:
+                yield f"the tally of {job} on {day}", f"has {unit} = {counted[unit]}, by its usage {wanted}"
 
 
 def check_effects(snapshot: Snapshot, journal: dict[tuple[str, str], dict[str, Any]], cut: set[str]) -> Wrong:
-    """`journal` has the last entry of each effect; scopes in `cut` may have had more effects."""
+    """`journal` has the last entry of each effect; entries of scopes in `cut` may have been removed."""
     for (scope, key), expected in journal.items():
         row = snapshot.effects.get((scope, key))
         if row:
@@ -95,19 +95,19 @@ def check_effects(snapshot: Snapshot, journal: dict[tuple[str, str], dict[str, A
 
 
 def effect_row(facts: dict[str, str]) -> dict[str, Any]:
-    """What an entry says that an effect's row is."""
+    """The columns of an effect's row, according to an entry."""
     numbers = {name: int(facts[name]) for name in ("attempt", "token")}
     code = int(facts["exit_code"]) if "exit_code" in facts else None
     return {**numbers, "exit_code": code, "status": facts["status"], "reason": facts.get("reason", "")}
 
 
 class ItemChecks:
-    """There may be a million: only hashes are remembered, and every status the journal had for each."""
+    """Items and what the journal says about them. There may be a million, so only hashes of them are remembered."""
 
     def __init__(self) -> None:
-        self._recorded: dict[int, set[str]] = {}
+        self._recorded: dict[int, set[str]] = {}  # hash of (scope, run, key) → every status in the journal
         self._cut_short: set[str] = set()  # runs and scopes with an entry that was too long to be kept whole
-        self._done: dict[int, str] = {}  # what must be there
+        self._done: dict[int, str] = {}  # hash of (scope, key) → name, of items that must have a row
 
     def add_entry(self, scope: str, run: str, body: str) -> None:
         for status, keys in unpack(body).items():
@@ -143,9 +143,9 @@ class ItemChecks:
 
 def _differs(name: str, what: str, row: dict[str, Any], journal: dict[str, Any]) -> Wrong:
     for column, wanted in journal.items():
-        there = _holder(row[column]) if column == "holder" else row[column]
-        if there != wanted:
-            yield name, f"{_NOT}: {what} has {column} = {there!r}, by the journal {wanted!r}"
+        stored = _holder(row[column]) if column == "holder" else row[column]
+        if stored != wanted:
+            yield name, f"{_DIFFERS}: {what} has {column} = {stored!r}, by the journal {wanted!r}"
 
 
 def _holder(text: str) -> str:

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from .records import RunRow
     from .tables import Tables
 
-    # From (seq, head) to the next ones, and what writes them: True if it hit.
+    # From (seq, head): the next seq and head, and a function that writes them, or returns False if the fence refuses.
     Compose = Callable[[int, str], tuple[int, str, Callable[[], bool]]]
 
-# For the writer that advances the run's row. A person's decision leaves the head alone, so it disturbs no writer.
+# Condition for advancing the run's row. A person's decision leaves the head alone, so it disturbs no writer.
 WHERE = "WHERE id = :id AND token = :token AND grant_id = :grant AND head = :was AND status = 'running'"
 
 
@@ -36,7 +36,7 @@ class RunFence:
         return {"id": self._run.id, "token": self._run.token, "grant": self._run.grant, "was": self.head}
 
     def now(self) -> int:
-        """The ledger's clock, in ms, as far as it was known at the seal: machines' clocks differ."""
+        """The ledger's clock, in ms: this machine's, corrected by `skew`."""
         return int((clock.wall() + self.skew) * 1000)
 
     def look(self) -> RunRow:
@@ -50,38 +50,38 @@ class RunFence:
     def advance(self, compose: Compose) -> None:
         """Write what `compose` makes of the run's present head; durable when this returns.
 
-        Raises StaleToken or RunEnded when nothing was written, StoreUnreachable when nobody knows.
+        Raises StaleToken or RunEnded if nothing was written, StoreUnreachable if nobody knows whether it was.
         """
         while True:
             seq, head, write = compose(self.seq, self.head)
             try:
-                hit = write()
+                written = write()
             except StoreUnreachable:
                 self._unsure[head] = seq
                 found = self.current_head(self.look())
-                hit = found == head  # only the reply may have been lost
-                if not hit and not self._taken(found):
+                written = found == head  # only the reply may have been lost
+                if not written and not self._taken(found):
                     raise
             except BaseException:
                 self._unsure[head] = seq
                 raise
-            if hit:
+            if written:
                 self.seq, self.head = seq, head
                 self._unsure.clear()
                 return
-            # One of our unconfirmed writes may have landed late; otherwise this writer is finished.
+            # One of our unconfirmed writes may have landed late; otherwise these calls raise.
             self._go_on(self.check())
 
     def current_head(self, run: RunRow) -> str:
-        """The head, wherever it is kept."""
+        """The present head of the chain that this fence advances."""
         return run.head
 
     def _taken(self, found: str) -> bool:
-        """Has another write taken the place? Then an unconfirmed one has landed, or can no longer land."""
+        """Has the chain gone on? Then an unconfirmed write has landed, or can no longer land."""
         return False
 
     def was_mine(self, run: RunRow) -> bool:
-        """Did a write of this fence whose reply was lost bring the run where it is?"""
+        """Was the run's present head written by this fence, in a write whose reply was lost?"""
         return run.head in self._unsure
 
     def check(self) -> RunRow:

@@ -1,4 +1,4 @@
-"""The last seal before the work: from then on the run has one writer."""
+"""Sealing the ledger, the last seal before the work: from then on the run has one writer."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ LEFT = "its holder is gone"
 
 
 def judge(store: str, run: RunRow, token: int, grant: str) -> None:
-    """May this grant begin? Raises StaleToken or RunEnded."""
+    """Raise StaleToken or RunEnded if this grant may not begin an attempt."""
     newer = run.token > token or (run.token == token and run.grant != grant)
     if newer:
         raise stale(store, run, token, grant)
@@ -66,6 +66,7 @@ def stale(store: str, run: RunRow, token: int, grant: str) -> StaleToken:
 
 
 def closed(run: RunRow) -> str:
+    """Why no attempt of the run can begin, and what to type."""
     if run.status == statuses.SUCCEEDED:
         return f"{title(run)} succeeded already"
     if run.held is not None:
@@ -90,7 +91,7 @@ def take(
 
 
 def _take_over(tables: Tables, run: RunRow, next_: _Next) -> RunRow | None:
-    """The attempt before it was left behind by its holder, which is recorded on the job's chain too."""
+    """Begin the next attempt, and record on the job's chain too that the holder of the last one is gone."""
     with tables.on_chain(run.job) as chain:
         entries = RunEntries(run, chain.at)
         link = entries.lose(run, head_of(chain, run.id))
@@ -140,14 +141,14 @@ class _Next:
         facts: Mapping[str, str],
     ) -> None:  # fmt: skip
         self._run, self._token, self._grant, self._holder, self._facts = run, token, grant, holder, facts
-        self._edited = {"command": clean(command), "definition": clean(definition)}
+        self._started_with = {"command": clean(command), "definition": clean(definition)}
 
     def begin(self, entries: RunEntries) -> tuple[dict[str, object], Attempt]:
-        """Enter it; the values of `_SEAL`, and its row."""
+        """Add its entry to `entries`; returns the values of `_SEAL`, and the attempt."""
         run, token, grant, holder = self._run, self._token, self._grant, self._holder
         number = run.attempt + (run.grant != grant or run.status != statuses.RUNNING)
         facts = {"attempt": number, "token": token, "grant": grant, "holder": holder, "host": holder.host}
-        facts |= {name: text for name, text in self._edited.items() if text and text != getattr(run, name)}
+        facts |= {name: text for name, text in self._started_with.items() if text and text != getattr(run, name)}
         entries.add(kinds.STARTED, **facts, **self._facts)
         values = _seen(run) | {
             "attempt": number,
@@ -155,8 +156,8 @@ class _Next:
             "grant": grant,
             "holder": holder.pack(),
             "host": holder.host,
-            "command": self._edited["command"] or run.command,
-            "definition": self._edited["definition"] or run.definition,
+            "command": self._started_with["command"] or run.command,
+            "definition": self._started_with["definition"] or run.definition,
             "seq": entries.seq,
             "head": entries.head,
             "at": entries.at,
@@ -166,7 +167,7 @@ class _Next:
 
 
 class RunEntries:
-    """Entries that go on a run's chain together."""
+    """Entries to be appended to a run's chain in one commit."""
 
     def __init__(self, run: RunRow, at: int) -> None:
         self._run, self.at = run.id, at
@@ -180,14 +181,14 @@ class RunEntries:
         self.rows.append((self._run, self.seq, self.at, kind, body, self.head))
 
     def lose(self, run: RunRow, steps: str | None, **more: object) -> dict[str, object]:
-        """The run's newest attempt was left behind; returns what its job's chain says of that."""
+        """Record that the run's newest attempt was left behind; returns the facts for its job's chain."""
         facts = {"attempt": run.attempt, "token": run.token, "holder": run.holder}
         self.add(kinds.LOST, **facts, steps=steps, **more)
         return {**facts, "seq": self.seq, "head": self.head}
 
 
 def lost_attempt(run: RunRow, at: int) -> Attempt:
-    """The newest attempt of a run whose holder is gone."""
+    """The newest attempt of a run, ended because its holder is gone."""
     return ended_attempt(run, statuses.LOST, None, LEFT, at, at / 1000 - (run.started or 0.0))
 
 

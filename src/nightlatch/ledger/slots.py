@@ -1,5 +1,6 @@
-"""What became of slots, as ranges by (job, first). A record is inserted before the row that holds it moves on, by
-the machine that moves it: no transaction spans store and ledger, so inserting one again changes nothing."""
+"""What became of slots, as ranges by (job, first). A job's row in the store holds its newest records; the machine that
+moves the row on inserts them here first. No transaction spans store and ledger, so this may happen twice: inserting a
+record again changes nothing."""
 
 from __future__ import annotations
 
@@ -36,12 +37,12 @@ class JobSlotRecord:
         return SlotRecord(**{name: value for name, value in self.__dict__.items() if name != "job"})
 
 
-_NEWS = ["last", "count", "outcome", "reason", "slot", "run", "host", "at", "era"]
-# The same range may be known to several machines, grown further by one of them, or struck out and written anew.
+_UPDATED = ["last", "count", "outcome", "reason", "slot", "run", "host", "at", "era"]
+# Several machines may insert the same range: a later era wins, and within an era the longer range.
 _RECORD = TypedTable(
     "slot_record",
     JobSlotRecord,
-    f"ON CONFLICT (job, first) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _NEWS)} "
+    f"ON CONFLICT (job, first) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _UPDATED)} "
     "WHERE excluded.era > slot_record.era OR (excluded.era = slot_record.era AND excluded.last > slot_record.last)",
 )
 _BEYOND = "WHERE job = :job AND last > :time AND era < :era AND outcome <> 'ran' AND run = ''"
@@ -54,8 +55,8 @@ class Slots:
         self._tables = tables
 
     def put(self, records: Iterable[tuple[str, SlotRecord]], *, lazy: bool = False) -> None:
-        """Insert what is not there yet, each with its job; all in one transaction. `lazy`: it need not be on the disk
-        yet; the next commit of anything flushes it too."""
+        """Insert records that are not there yet, each with its job, in one transaction. `lazy`: they need not be on the
+        disk yet; the next commit of anything flushes it too."""
         rows = [JobSlotRecord(job=job, **record.__dict__) for job, record in records]
         if not rows:
             return
@@ -70,9 +71,9 @@ class Slots:
         return (row.record for row in self._tables.select(_RECORD, since_then, job=job, since=round(since * 1000)))
 
     def strike(self, job: str, time: float, era: int, cut: Callable[[float, float], tuple[float, int]]) -> None:
-        """Strike out records of earlier eras after `time`, which a clock ahead of time made. What names a run stays.
+        """Strike out records after `time` from earlier eras, made when a clock was ahead. Records that name a run stay.
 
-        `cut` says where a range that begins at a slot ends, and how many slots it has, if it is cut at a time.
+        `cut(first, time)`: where a range that begins at `first` ends if it is cut at `time`, and how many slots it has.
         """
         values = {"job": job, "time": round(time * 1000), "era": era}
         struck = [row.record for row in self._tables.select(_RECORD, _BEYOND, **values)]
@@ -90,7 +91,7 @@ class Slots:
 
 
 def merged(ledger: Iterable[SlotRecord], row: Iterable[SlotRecord]) -> list[SlotRecord]:
-    """The ledger's records and those that only the row has, the oldest first."""
+    """The ledger's records, and the row's where those are newer or missing, the oldest first."""
     found = {record.first: record for record in ledger}
     for record in row:
         there = found.get(record.first)

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
     Read = Callable[..., list[Row]]
 
-STEPS = "steps:"  # and the run's id
+STEPS = "steps:"  # the chain's name begins so; the run's id follows
 
 _TAIL = "SELECT seq, hash FROM {prefix}journal WHERE chain = :chain ORDER BY seq DESC LIMIT 1"
 _SUCCEEDED = "SELECT attempt FROM {prefix}attempt WHERE run = :run AND status = 'succeeded' ORDER BY attempt DESC"
 
 
 def chain_of(read: Read, run: str, *, before: bool = False) -> str:
-    """A run that succeeded and is done `--again` begins with no steps; `before` is what it succeeded with."""
+    """The chain of a run's steps since its last success; `before`: of the steps that led to that success."""
     attempts = [attempt for (attempt,) in read(_SUCCEEDED, run=run)]
     return chain_after(run, next(iter(attempts[1:] if before else attempts), 0))
 
@@ -30,17 +30,17 @@ def last_success(read: Read, run: str) -> int:
 
 
 def chains_of(read: Read, run: str) -> list[str]:
-    """All that it has ever had."""
+    """All chains of steps that a run has had."""
     return [chain_after(run), *(chain_after(run, attempt) for (attempt,) in read(_SUCCEEDED, run=run))]
 
 
 def chain_after(run: str, succeeded: int = 0) -> str:
-    """The chain since the attempt that succeeded; 0: from the beginning."""
+    """The chain of steps after the attempt `succeeded`; 0: from the run's beginning."""
     return f"{STEPS}{run}" + (f"#{succeeded}" if succeeded else "")
 
 
 def tail(read: Read, chain: str) -> tuple[int, str]:
-    """Where the chain ends: (seq, hash)."""
+    """(seq, hash) of the chain's last entry; (0, "") if it has none."""
     return next(((seq, hash_) for seq, hash_ in read(_TAIL, chain=chain)), (0, ""))
 
 

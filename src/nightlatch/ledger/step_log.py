@@ -1,8 +1,8 @@
 """A run's steps: a separate chain of the journal, to which nothing but steps is appended.
 
 The entry is the step: no row is changed and no index kept for it, so that a checkpoint costs what an INSERT
-costs. The run's row is the fence, read in the statement that appends; and since a chain has one entry in each
-place, two writers cannot both append the next one. The head goes into the run's own chain when it ends.
+costs. The run's row is the fence, read in the statement that appends; and since a chain has one entry of each
+number, two writers cannot both append the next one. The head goes into the run's own chain when the run ends.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 _STATUS = {str(kind): status for status, kind in kinds.STEP.items()}  # by kind
 
-_RESULT = "\nresult="  # what comes after it is the result, whole
+_RESULT = "\nresult="  # the rest of the body is the result, not escaped
 _HEX = frozenset("0123456789abcdef")
-_PAGE = 5_000  # results may be long
+_PAGE = 5_000  # entries in one page: results may be long
 _SOME = """
 SELECT seq, kind, body FROM {prefix}journal WHERE chain = :chain AND seq > :after ORDER BY seq LIMIT :most
 """
@@ -34,7 +34,7 @@ _ONE = """
 SELECT body FROM {prefix}journal WHERE chain = :chain AND kind = :kind AND body LIKE :begin ORDER BY seq DESC LIMIT 1
 """
 
-# The place is looked at too: a commit of this writer whose reply was lost may have landed meanwhile.
+# The next number must be free: a commit of this writer whose reply was lost may have landed meanwhile.
 _FENCE = """
 SELECT id FROM {prefix}run WHERE id = :id AND token = :token AND grant_id = :grant AND status = 'running'
   AND NOT EXISTS (SELECT 1 FROM {prefix}journal WHERE chain = :chain AND seq = :next)
@@ -46,7 +46,7 @@ _OUTER = """
 
 
 def step(digest: str, key: str, status: str, tries: int, result: str, reason: str) -> Step:
-    """A step as it can be recorded; `ValueError` if it cannot."""
+    """A step, checked and cleaned for the journal; `ValueError` if it cannot be recorded."""
     if status not in kinds.STEP:
         raise ValueError(f"a step cannot be {status!r}")
     if len(digest) != 32 or not _HEX.issuperset(digest):
@@ -62,11 +62,11 @@ class StepLog:
         self._tables = tables
 
     def chain_of(self, run: str, *, before: bool = False) -> str:
-        """A run that succeeded and is done `--again` begins with no steps; `before` is what it succeeded with."""
+        """The chain of a run's steps since its last success; `before`: of the steps that led to that success."""
         return step_chain.chain_of(self._tables.read, run, before=before)
 
     def facts(self, chain: str) -> Iterator[tuple[str, str, int, int, str]]:
-        """(digest, status, tries, attempt, result) of every entry of steps, in order, in pages."""
+        """(digest, status, tries, attempt, result) of every entry of the chain, in order, read in pages."""
         found = self._tables.in_pages(_SOME, _PAGE, {"after": 0}, chain=chain)
         return (_facts(kind, body) for _, kind, body in found)
 
@@ -84,7 +84,7 @@ class StepLog:
         return [_entry(row) for row in reversed(rows)], rows[0][1] if rows else 0
 
     def result(self, chain: str, digest: str) -> str:
-        """The result of one step that is done; "" if there is none."""
+        """The result of a step that is done; "" if the step is not."""
         rows = self._tables.read(_ONE, chain=chain, kind=str(kinds.STEP_DONE), begin=f"digest={digest}\n%")
         return _facts(kinds.STEP_DONE, rows[0][0])[-1] if rows else ""
 
@@ -93,39 +93,39 @@ class StepWriter:
     """Made by `Writer.steps`. For one thread at a time."""
 
     def __init__(self, tables: Tables, run: RunRow, skew: float, outer: RunRow | None = None) -> None:
-        """`outer`: the run that this one is handled in; it must still be held, too."""
+        """`outer`: the run that this one is nested in; it must still have its grant, too."""
         self.run = run
         # Before a first attempt there are no steps to look for.
         first = run.attempt <= 1
         self.chain = step_chain.chain_after(run.id) if first else step_chain.chain_of(tables.read, run.id)
         self._tables = tables
         self._outer = outer or run
-        self._held = _FENCE + (_OUTER if outer else "") + "{share}"
+        self._condition = _FENCE + (_OUTER if outer else "") + "{share}"
         self._fence = _Tail(tables, run, skew, self.chain, self._outer)
 
     def head_after(self, rows: Sequence[Row] = ()) -> str | None:
-        """The chain's head, after these rows too, as it is kept in the run's own chain; None if it has no entry."""
-        seq, hash_ = _place(rows) if rows else (self._fence.seq, self._fence.head)
+        """The chain's head after these rows, as it is kept in the run's own chain; None if there is no entry."""
+        seq, hash_ = _last(rows) if rows else (self._fence.seq, self._fence.head)
         return head_text(self.chain, seq, hash_) if seq else None
 
     def append(self, steps: Sequence[Step]) -> None:
-        """In one commit, durable when this returns. Raises as the run's writer does."""
+        """Append steps in one commit, durable when this returns. Raises as the run's writer does."""
         if steps:
             self._fence.advance(lambda seq, head: self._composed(seq, head, steps))
 
     def rows(self, steps: Sequence[Step], at: int) -> list[Row]:
-        """As rows of the journal, for a commit with another fence; call `went_on` when it is done."""
+        """The steps as rows of the journal, for a commit with another fence; call `went_on` after that commit."""
         self._fence.settle()
         return self._rows(self._fence.seq, self._fence.head, at, steps)
 
     def went_on(self, rows: Sequence[Row]) -> None:
         if rows:
-            self._fence.seq, self._fence.head = _place(rows)
+            self._fence.seq, self._fence.head = _last(rows)
 
     def _composed(self, seq: int, head: str, steps: Sequence[Step]) -> tuple[int, str, Callable[[], bool]]:
         rows = self._rows(seq, head, self._fence.now(), steps)
         values = self._fence.values() | {"chain": self.chain, "next": seq + 1, "outer": self._outer.id}
-        return *_place(rows), lambda: bool(self._tables.guarded(self._held, values, [(ENTRY, rows)]))
+        return *_last(rows), lambda: bool(self._tables.guarded(self._condition, values, [(ENTRY, rows)]))
 
     def _rows(self, seq: int, head: str, at: int, steps: Sequence[Step]) -> list[Row]:
         rows: list[Row] = []
@@ -141,9 +141,9 @@ class StepWriter:
 
 
 class _Tail(RunFence):
-    """A fence whose place is the last entry of a chain, and not the head in the run's row.
+    """A fence that advances the end of the steps' chain, not the head in the run's row.
 
-    The supervisor appends to it, and so do processes of the run that write directly: all have the run's grant.
+    The supervisor appends to that chain, and so do processes of the run that write directly: all have the run's grant.
     """
 
     def __init__(self, tables: Tables, run: RunRow, skew: float, chain: str, outer: RunRow) -> None:
@@ -169,8 +169,8 @@ class _Tail(RunFence):
         self._unsure.clear()
 
 
-def _place(rows: Sequence[Row]) -> tuple[int, str]:
-    """The chain's head after these rows of the journal."""
+def _last(rows: Sequence[Row]) -> tuple[int, str]:
+    """(seq, hash) of the last of these rows of the journal."""
     _, seq, _, _, _, hash_ = rows[-1]
     return seq, hash_
 

@@ -1,8 +1,8 @@
-"""A database with the ledger's statements, written once for all of them, and transactions on a job's chain.
+"""The ledger's statements, written once for every database, and transactions on a job's chain.
 
-`{prefix}` is the schema of the tables, `{wall}` the clock that all users of the ledger share, `{share}`
-what it takes to read a row that must not change before we commit, `{lock}` one that we change ourselves, `{unindexed}`
-keeps a column's index from being used.
+`{prefix}` is the schema of the tables, `{wall}` the clock that all users of the ledger share. `{share}` locks a row
+that must not change before we commit, `{lock}` one that we change ourselves. `{unindexed}` keeps a column's index from
+being used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
 
 
-# Two that append to one chain at once take turns.
+# Transactions that append to one chain take turns.
 _LOCK = "SELECT seq, head, {wall} FROM {prefix}chain WHERE name = :chain {lock}"
 # A new chain; if another process has just made it, an update that changes nothing locks its row.
 _MAKE = """
@@ -35,7 +35,7 @@ INSERT INTO {prefix}chain (name, seq, head) VALUES (:chain, 0, '')
 ON CONFLICT (name) DO UPDATE SET seq = chain.seq RETURNING seq, head, {wall}
 """
 _ADVANCE = "UPDATE {prefix}chain SET seq = :seq, head = :head WHERE name = :chain"
-_MOST = 8  # entries of one statement
+_MOST = 8  # entries in one statement
 
 
 class Tables:
@@ -45,11 +45,11 @@ class Tables:
         self._days: Days | None = None
 
     def sql(self, text: str) -> str:
-        known = self._rendered.get(text)
-        if known is None:
+        rendered = self._rendered.get(text)
+        if rendered is None:
             words = {word: getattr(self.database, word) for word in ("prefix", "wall", "share", "lock", "unindexed")}
-            known = self._rendered[text] = text.format(**words)
-        return known
+            rendered = self._rendered[text] = text.format(**words)
+        return rendered
 
     def read(self, sql: str, **values: Any) -> list[Row]:
         return self.database.read(self.sql(sql), **values)
@@ -63,8 +63,8 @@ class Tables:
         return table.read(rows[0]) if rows else None
 
     def in_pages(self, sql: str, most: int, after: dict[str, object], **values: Any) -> Iterator[Row]:
-        """All rows of a statement, `most` at a time. Its first columns say how far it is: their values are the next
-        page's parameters, in the place of those in `after`."""
+        """All rows of a statement, `most` at a time. Its first columns are the parameters in `after`: their values in
+        the last row of a page select the next page."""
         while True:  # not until a page is empty: writers could postpone that for ever
             page = self.read(sql, **values, **after, most=most)
             yield from page
@@ -87,7 +87,7 @@ class Tables:
 
     @property
     def days(self) -> Days:
-        """Its calendar; made at the first use, since few runs have anything to count by the day."""
+        """The ledger's calendar; made at the first use, since few runs have anything to count by the day."""
         if self._days is None:
             from .days import Days
 
@@ -99,17 +99,17 @@ class Tables:
         return zone.day(self.database.facts()["ledger.zone"], ms)
 
     def on_chain(self, job: str, *, lazy: bool = False) -> ChainTransaction:
-        """`lazy`: it need not be on the disk yet; the next commit of anything flushes it too."""
+        """A transaction on a job's chain. `lazy`: it need not be on the disk yet; the next commit flushes it too."""
         return ChainTransaction(self, job, lazy)
 
 
 class ChainTransaction:
-    """One transaction that holds a job's chain: what it appends and what it changes happen together or not at all.
+    """One transaction that locks a job's chain: what it appends and what it changes happen together or not at all.
 
-    A transaction that takes a chain and a run's row takes the chain first, so no two wait for each other.
+    Every transaction locks the chain before a run's row, so no two wait for each other.
     """
 
-    at: int  # when it began, by the clock that all share
+    at: int  # when it began, by the clock that all users of the ledger share, in ms
 
     def __init__(self, tables: Tables, job: str, lazy: bool) -> None:
         self._tables = tables
@@ -152,7 +152,7 @@ class ChainTransaction:
             self.later(_ADVANCE, chain=self._chain, seq=self._seq, head=self._head)
 
     def append(self, kind: str, **facts: object) -> str:
-        """Put an entry on the job's chain; returns the chain's head, as it may be kept elsewhere."""
+        """Put an entry on the job's chain; returns the chain's head, for log lines and alerts."""
         kind, body = str(kind), kinds.body(kind, kinds.JOB, facts)
         self._seq += 1
         self._head = link(self._head, self._chain, self._seq, self.at, kind, body)
@@ -161,9 +161,9 @@ class ChainTransaction:
         return head_text(self._chain, self._seq, self._head)
 
     def enter(self, chain: str, seq: int, kind: str, body: str, hash_: str, at: int | None = None) -> None:
-        """Put an entry on a run's chain."""
+        """Put an entry, already linked, on a run's chain."""
         self._entries.append((chain, seq, self.at if at is None else at, kind, body, hash_))
 
     def forget(self) -> None:
-        """Append nothing after all."""
+        """Drop what was appended and entered so far."""
         self._entries, self._appended = [], False

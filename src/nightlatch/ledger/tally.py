@@ -1,9 +1,9 @@
 """What was used on a day and how attempts ended, by job, host, model, tag and status: reports and caps are a sum of a
 few rows, and a year's report outlives the runs.
 
-What an attempt has reported is added to these rows in the commit that ends it; until then reports are read from it.
-Days are the ledger's: it has one time zone, recorded when it was made, so that machines in two zones do not pass one
-cap twice.
+What an attempt has reported is added to these rows in the commit that ends it; until then its own reports are read.
+Days are the ledger's: it has one time zone, recorded when it was made, so that machines in two zones do not spend one
+day's cap twice.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 @value(frozen=True, kw_only=True)
 class Tally:
-    """A row; or a sum of rows, in which what they were not grouped by is ""."""
+    """A row; or a sum of rows, in which columns that it is not grouped by are ""."""
 
     job: str = ""
     day: str = ""
     host: str = ""
     model: str = ""
     tag: str = ""
-    status: str = ""  # that attempts ended with; "running" for those that have not
+    status: str = ""  # that the attempts ended with; "running": they have not ended
     attempts: int = 0
-    runs: int = 0  # that ended with the attempt: no other attempt follows by itself
+    runs: int = 0  # that ended with these attempts: no other attempt follows by itself
     elapsed: float = 0.0  # seconds
     items: int = 0  # that were done, as far as progress was reported
     amounts: Amounts = Amounts()
@@ -51,16 +51,16 @@ TALLY = TypedTable(
     + ", ".join(f"{name} = tally.{name} + excluded.{name}" for name in _COUNTS),
 )
 
-FAILED = "failed"  # runs that did not end well
+FAILED = "failed"  # for `sums`, as if it were a column: runs that did not end well
 _BAD = ", ".join(f"'{status}'" for status in (*statuses.FAILURES, *statuses.NEEDS_PERSON))
 _SUMMED = {FAILED: f"CASE WHEN status IN ({_BAD}) THEN runs ELSE 0 END"}
-_MANY_DAYS = 45 * 86_400_000  # ms
+_MANY_DAYS = 45 * 86_400_000  # ms; see `sums`
 MOST_TAGS = 200  # of a job on a day; the rest is summed as OTHER
 OTHER = "other"
 NO_END = "9"  # after every day, as texts are compared
 
 _NOTHING = Amounts()
-BUCKET = 900_000  # ms; time zones differ by quarters of an hour
+BUCKET = 900_000  # ms: a quarter of an hour, so that in no time zone a bucket is on two days
 _SUMS = ", ".join(f"CAST(COALESCE(SUM({unit}), 0) AS BIGINT)" for unit in UNITS)
 _OF_ATTEMPT = f"""
 SELECT at / :bucket, model, tag, {_SUMS} FROM {{prefix}}usage WHERE run = :run AND attempt = :attempt
@@ -136,7 +136,7 @@ def together(rows: Iterable[Tally]) -> list[Tally]:
 
 def used(tables: Tables, job: str, unit: str, period: str, besides: RunRow | None) -> float:
     """What a job has used in the current day or month, without the newest attempt of `besides`."""
-    _known(unit)
+    _check_unit(unit)
     day, since = tables.days.beginning(period)
     total: int = tables.read(_SINCE.format(unit=unit), job=job, day=day)[0][0]
     total += tables.read(_RUNNING.format(unit=unit), job=job, since=since, besides=besides.id if besides else "")[0][0]
@@ -162,8 +162,8 @@ def report(
     until: str = NO_END,
     running: bool = True,
 ) -> list[Tally]:
-    """Sums by these columns of KEY, of days from `since` to `until`, in their order; attempts at work too, by what they
-    have reported so far."""
+    """Sums by these columns of KEY, of days from `since` to `until`, in the columns' order; with `running` also of
+    attempts that have not ended, by what they have reported so far."""
     found = sums(tables, by, _COUNTS, job=job, since=since, until=until, running=running)
     return [_read(by, row) for row in sorted(found)]
 
@@ -172,13 +172,13 @@ def sums(
     tables: Tables, by: Sequence[str], columns: Sequence[str], *, job: str | None = None, since: str = "",
     until: str = NO_END, running: bool = True,
 ) -> list[Row]:  # fmt: skip
-    """The same as plain rows, of these columns only and in no order, since a table of days and jobs has thousands of
+    """`report` as plain rows, of these columns only and in no order, since a table of days and jobs has thousands of
     rows; without those that are 0 in all columns. A column is one of the table, or FAILED; amounts are whole parts."""
     which, values = _which(job)
     of_columns = [f"SUM({_SUMMED.get(name, name)})" for name in columns]
     totals = ", ".join(f"CAST({one} AS BIGINT)" for one in of_columns)
-    # By the index of days where they are few. Of many days a walk through the table is faster; PostgreSQL knows that by
-    # itself. Grouped in that order, SQLite need not sort.
+    # Few days are read by the index of days. For many, a walk through the table is faster; PostgreSQL knows that by
+    # itself. Grouped in the order in which it reads, SQLite need not sort.
     few = bool(job) or since > tables.day(tables.now() - _MANY_DAYS)
     day = "day" if few else "{unindexed}day"
     order = sorted(by, key=lambda name: (name != "day" or not few or bool(job), KEY.index(name)))
@@ -186,7 +186,7 @@ def sums(
     which = f"{day} >= :since" + (f" AND {day} <= :until" if until != NO_END else "") + which
     sql = f"SELECT {', '.join((*by, totals))} FROM {{prefix}}tally WHERE {which}"
     found = tables.read(sql + group, **values, since=since, until=until)
-    if not by:  # one row in any case
+    if not by:  # without GROUP BY there is always one row
         found = [row for row in found if any(row)]
     at_work = [row for row in _at_work(tables, job) if since <= row.day <= until] if running else []
     if at_work:
@@ -259,6 +259,6 @@ def _plus(one: Tally, other: Tally) -> Tally:
     )
 
 
-def _known(unit: str) -> None:
+def _check_unit(unit: str) -> None:
     if unit not in UNITS:
         raise UsageError(f"there is no unit {unit!r}: use one of {', '.join(UNITS)}")

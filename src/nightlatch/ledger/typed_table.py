@@ -26,7 +26,7 @@ def to_seconds(ms: int) -> float:
 
 
 def _to_holder(text: str) -> Holder:
-    """A run's holder is read with each of its rows."""
+    """Cached: many rows have the same holder."""
     if text not in _holders:
         if len(_holders) > _MOST_HOLDERS:
             _holders.clear()
@@ -38,7 +38,7 @@ _holders: dict[str, Holder] = {}
 _MOST_HOLDERS = 100
 
 
-# A field's type: the column's, and how a value is read and written; None: as it is.
+# A field's type → its column's type, and how a value is read and written; None: unchanged.
 _STORED: dict[str, tuple[str, Callable[[Any], Any] | None, Callable[[Any], Any] | None]] = {
     "str": ("TEXT", None, None),
     "int": ("BIGINT", None, None),
@@ -82,21 +82,22 @@ class TypedTable(Table, Generic[T]):
         super().__init__(name, columns, tail)
         self.names = ", ".join(columns)  # for SELECT and RETURNING
         self.select = f"SELECT {self.names} FROM {{prefix}}{name} "
-        # A parameter that is NULL has no type of its own.
+        # PostgreSQL cannot tell the type of a parameter that is NULL.
         self._typed_places = [
             f"CAST(:{column}{{0}} AS {columns[column]})" if column in nullable else f":{column}{{0}}"
             for column in columns
         ]
         self._put: dict[int, str] = {}
-        self.put = self._inserting([""])  # for a transaction: one row, by name
+        self.put = self._inserting([""])  # inserts one row, with the values of `by_column`
 
     def put_all(self, rows: int) -> str:
-        """The same for so many rows, with the values that `numbered` names."""
+        """`put` for so many rows, with the values of `numbered`."""
         if rows not in self._put:
             self._put[rows] = self._inserting([f"_{number}" for number in range(rows)])
         return self._put[rows]
 
     def numbered(self, rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+        """The parameters of `put_all`."""
         return {
             f"{column}_{number}": value
             for number, row in enumerate(rows)
@@ -132,14 +133,14 @@ class TypedTable(Table, Generic[T]):
 
 
 def where(which: Iterable[str], *more: str) -> str:
-    """A WHERE clause: each of these columns equals its parameter, and the other conditions hold. Nothing else is in it,
-    so that the database can use an index."""
+    """A WHERE clause: each of these columns equals its parameter, and the other conditions hold. Columns that are not
+    asked for do not appear, so that the database can use an index."""
     conditions = [*(f"{column} = :{column}" for column in which), *more]
     return f" WHERE {' AND '.join(conditions)}" if conditions else ""
 
 
 def counts(by_unit: Mapping[str, float]) -> dict[str, int]:
-    """As they are stored, in whole parts of a unit. Part of a token counts as a token: usage is never understated."""
+    """Amounts as stored, in whole parts of a unit. Part of a token counts as a token: usage is never understated."""
     if not by_unit.keys() <= UNITS.keys():
         unknown = min(by_unit.keys() - UNITS.keys())
         raise UsageError(f"there is no unit {unknown!r}: report {', '.join(UNITS)}")
@@ -153,7 +154,7 @@ def counts(by_unit: Mapping[str, float]) -> dict[str, int]:
 
 
 def amounts(parts: Mapping[str, float]) -> Amounts:
-    """From whole parts of each unit: as people write them."""
+    """Amounts as people write them, from whole parts of each unit."""
     if not any(parts.values()):
         return _NOTHING
     return made(Amounts, {unit: parts[unit] / scale if scale > 1 else parts[unit] for unit, scale in _SCALES.items()})

@@ -60,16 +60,16 @@ _MOMENT = 2.0  # seconds that the run's other bounds may wait for the read of a 
 
 
 class Writer:
-    """Made by `Ledger.seal`. Any thread may call it; verbs that come together are committed together.
+    """Made by `Ledger.seal`. Any thread may call it; verbs called at the same time are committed together.
 
     A verb is durable when it returns. `StaleToken`: a newer holder has sealed the run, and nothing was
-    written. `RunEnded`: it was finished. `StoreUnreachable`: nobody knows whether it was written.
+    written. `RunEnded`: the run has ended. `StoreUnreachable`: nobody knows whether it was written.
     """
 
     def __init__(self, tables: Tables, watching: Tables, run: RunRow, *, lost: bool, skew: float) -> None:
         self.run = run  # as it was sealed
         self.lost = lost  # the attempt before this one was left behind by its holder: it may have acted
-        self.tag = ""  # of usage that is reported without one
+        self.tag = ""  # for usage that is reported without one
         self._tables, self._watching = tables, watching
         self._fence = RunFence(tables, run, skew)
         self._commits = GroupCommit(self._write)
@@ -77,20 +77,20 @@ class Writer:
         self._totals: tuple[int, ...] | None = None
         self._ended: RunRow | None = None  # as `finish` left it
         self._steps: StepWriter | None = None
-        self._child_writes_steps = False  # the command appends steps too
+        self._child_writes_steps = False  # a process of the run appends steps too
 
     def event(self, kind: str, /, **facts: object) -> None:
         """Put an entry of a declared kind into the run's journal. Facts are kept as text; None is left out."""
         self._commits.take(Verb(kind, facts))
 
     def progress(self, done: int, total: int = 0, message: str = "") -> None:
-        """How far it is; a total of 0 is unknown."""
+        """Record how far the run is; a total of 0 means unknown."""
         verb = Verb(kinds.PROGRESS, {"done": done, "total": total or None, "message": message or None})
         verb.progress = {"done": done, "total": total, "message": clean(message)}
         self._commits.take(verb)
 
     def usage(self, about: Mapping[str, str] = NOTHING, /, **amounts: float) -> Amounts:
-        """Something was used: so much of each unit. Returns what this run has used, all attempts together.
+        """Record how much was used of each unit. Returns what this run has used, all attempts together.
 
         `about` may name the model, the kind of token, the source of the figure, the item or step, and a tag.
         """
@@ -99,20 +99,20 @@ class Writer:
 
     def used(self, amounts: Mapping[str, float], about: Mapping[str, str] = NOTHING, **facts: object) -> Verb:
         """A report of usage as a verb for `take`."""
-        known = {name: clean(text) for name, text in {"tag": self.tag, **about}.items() if text}
+        described = {name: clean(text) for name, text in {"tag": self.tag, **about}.items() if text}
         parts = counts(amounts)
-        verb = Verb(kinds.USAGE, {**amounts, **known, **facts})
-        verb.counts, verb.about = parts, known
+        verb = Verb(kinds.USAGE, {**amounts, **described, **facts})
+        verb.counts, verb.about = parts, described
         return verb
 
     def take(self, *verbs: Verb) -> None:
-        """Write them in one commit; after `StoreUnreachable` this may be called again, and writes them once."""
+        """Write them in one commit. After `StoreUnreachable` usage may be given again: it is written once."""
         self._commits.take(*verbs)
 
     def record(self, kind: str, records: Records, /, **facts: object) -> None:
         """Put rows into tables of the ledger, and an entry, in the commit that checks the token.
 
-        A row that offends a constraint fails every verb of that commit: give its table a tail for conflicts.
+        A row that violates a constraint fails every verb of that commit: give its table an ON CONFLICT tail.
         """
         verb = Verb(kind, facts)
         verb.records = records
@@ -147,7 +147,7 @@ class Writer:
     ) -> RunRow:
         """End the attempt as `status`, and the run with it. With `again_at` the run waits for its next attempt, with
         `held` for an approval, until then; with `doubt` it is in doubt: the attempt may have acted, and a person
-        decides. `uncounted`: this end, for its job's row to count.
+        decides. `uncounted`: this end, as the job's row is to count it.
 
         The verdict of an ended run is never overwritten. Called again after `StoreUnreachable`, it settles
         what became of the first call.
@@ -180,10 +180,11 @@ class Writer:
             "keeps": int(status in statuses.TRIED_AGAIN),
             "uncounted": uncounted,
         }
-        to = statuses.WAITING if again_at is not None or held is not None else statuses.IN_DOUBT if doubt else status
+        waits = again_at is not None or held is not None
+        run_status = statuses.WAITING if waits else statuses.IN_DOUBT if doubt else status
         with self._commits.alone():
             try:
-                self._fence.advance(lambda seq, head: self._ending(seq + 1, head, status, to, body, values))
+                self._fence.advance(lambda seq, head: self._ending(seq + 1, head, status, run_status, body, values))
             except RunEnded as ended:
                 if not self._fence.was_mine(ended.run):
                     raise
@@ -201,11 +202,11 @@ class Writer:
         return rows[0][0] or None if rows else None
 
     def _write(self, batch: Sequence[Verb]) -> None:
-        """Commit the verbs, in their order, at once."""
+        """Write the verbs, in their order, in one commit."""
         self._totals = None
         self._fence.advance(lambda seq, head: self._composed(seq, head, batch))
         if any(verb.counts for verb in batch):
-            # From the row itself: an unconfirmed commit may have landed after all.
+            # Totals come from the run's row: an unconfirmed commit may have landed after all.
             totals = self._totals
             self._used = amounts_of(dict(zip(UNITS, totals, strict=True))) if totals else self._fence.look().usage
 
@@ -223,9 +224,9 @@ class Writer:
             rows[ENTRY].append((run.id, seq, at, verb.kind, verb.body, head))
             values |= verb.progress
             if verb.counts:
-                known = {**_UNKNOWN, **verb.about, **verb.counts, "run": run.id, "seq": seq, "job": run.job, "at": at,
-                         "attempt": run.attempt}  # fmt: skip
-                rows.setdefault(USED, []).append(tuple([known[column] for column in USED.columns]))
+                row = {**_UNKNOWN, **verb.about, **verb.counts, "run": run.id, "seq": seq, "job": run.job, "at": at,
+                       "attempt": run.attempt}  # fmt: skip
+                rows.setdefault(USED, []).append(tuple([row[column] for column in USED.columns]))
                 used = {unit: used[unit] + count for unit, count in verb.counts.items()}
             for table, more in verb.records:
                 rows.setdefault(table, []).extend(more)
@@ -243,9 +244,9 @@ class Writer:
         return seq, head, write
 
     def _ending(
-        self, seq: int, head: str, status: str, to: str, body: str, values: dict[str, Any]
+        self, seq: int, head: str, status: str, run_status: str, body: str, values: dict[str, Any]
     ) -> tuple[int, str, Callable[[], bool]]:
-        """`status`: of the attempt. `to`: of the run."""
+        """`status` is the attempt's, `run_status` the run's."""
         from . import tally
 
         run, at = self.run, self._fence.now()
@@ -256,8 +257,10 @@ class Writer:
         def write() -> bool:
             try:
                 with self._tables.on_chain(run.job) as chain:
-                    anchor = chain.append(kinds.ENDED, run=run.id, attempt=run.attempt, status=to, seq=seq, head=head)
-                    hit = chain(_FINISH, **values, status=to, anchor=anchor)
+                    anchor = chain.append(
+                        kinds.ENDED, run=run.id, attempt=run.attempt, status=run_status, seq=seq, head=head
+                    )
+                    hit = chain(_FINISH, **values, status=run_status, anchor=anchor)
                     if not hit:
                         raise _Missed  # rolls the link back
                     self._ended = RUN.read(hit[0])
@@ -265,7 +268,7 @@ class Writer:
                     chain.enter(run.id, seq, str(kinds.ENDED), body, head, at)
                     tally.close_attempt(
                         self._tables, chain, replace(run, done=self._ended.done), status, at=at,
-                        elapsed=elapsed, run_ended=to != statuses.WAITING,
+                        elapsed=elapsed, run_ended=run_status != statuses.WAITING,
                         used=any(self._used.by_unit().values()),
                     )  # fmt: skip
             except _Missed:
@@ -276,11 +279,11 @@ class Writer:
 
 
 class Verb:
-    """One call, on its way into a commit."""
+    """One call of a verb, to be written in a commit."""
 
     def __init__(self, kind: str, facts: dict[str, object]) -> None:
         self.kind, self.facts, self.body = str(kind), facts, kinds.body(kind, kinds.RUN, facts)
-        self.heads: set[str] = set()  # where commits with it would have brought the run
+        self.heads: set[str] = set()  # the run's head after each commit with this verb that was tried
         self.progress: dict[str, object] = {}
         self.counts: dict[str, int] = {}
         self.about: dict[str, str] = {}

@@ -74,7 +74,7 @@ CREATE TABLE journal (
   hash  TEXT   NOT NULL,
   PRIMARY KEY (chain, seq)
 ) /* sqlite: WITHOUT ROWID */;
--- The heads of the jobs' chains; a run's stands in its own row.
+-- The heads of the jobs' chains; the head of a run's chain is in the run's row.
 CREATE TABLE chain (
   name TEXT   NOT NULL PRIMARY KEY,
   seq  BIGINT NOT NULL,

@@ -1,4 +1,4 @@
--- An effect: something done to the outside world. Its row is its own fence: token and grant of who has begun it.
+-- An effect: something done to the outside world. Its row is its fence: token and grant of the holder that began it.
 -- Times are wall clock in milliseconds, as in 001.
 CREATE TABLE effect (
   scope     TEXT   NOT NULL,
@@ -35,5 +35,5 @@ CREATE TABLE step (
   changed   BIGINT NOT NULL,
   PRIMARY KEY (scope, digest)
 );
--- All that is needed to read which items are done stands in the index, in order.
+-- Which items are done is read from this index alone, in order.
 CREATE INDEX step_state ON step (scope, state, digest);

@@ -1,5 +1,5 @@
 -- What became of a job's slots: one, or a range whose slots all ended alike. Times are wall clock in milliseconds; `slot`
--- is the one that they were collapsed into. `era`: how often the row had been set back when it was written.
+-- is the one that they were collapsed into. `era`: how often the job's row had been set back by then.
 CREATE TABLE slot_record (
   job     TEXT   NOT NULL,
   first   BIGINT NOT NULL,

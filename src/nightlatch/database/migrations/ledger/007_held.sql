@@ -1,10 +1,10 @@
--- What may have been used and nobody saw: calls to a model whose reply was cut or lost. In billionths, as usd.
+-- What may have been used, unseen: calls to a model whose reply was cut or lost. In billionths, as usd.
 ALTER TABLE run ADD COLUMN doubt BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE usage ADD COLUMN doubt BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE tally ADD COLUMN doubt BIGINT NOT NULL DEFAULT 0;
 -- The subagent that made a call.
 ALTER TABLE usage ADD COLUMN agent TEXT NOT NULL DEFAULT '';
--- Calls in flight, each with the most it may come to. A row goes in the commit that records what the call used.
+-- Calls in flight, each with the most it may come to. A row is deleted in the commit that records what the call used.
 -- `fixed`, `output_rate` and `output` tell what it may have cost after so many seconds, if nobody sees its end.
 CREATE TABLE held (
   run         TEXT   NOT NULL,
@@ -29,7 +29,7 @@ CREATE TABLE budget (
   run  TEXT NOT NULL PRIMARY KEY,
   caps TEXT NOT NULL
 );
--- Two that hold under one shared cap take turns on its row.
+-- Transactions that hold calls under one shared cap take turns on its row.
 CREATE TABLE cap (
   name TEXT   NOT NULL PRIMARY KEY,
   turn BIGINT NOT NULL

@@ -34,8 +34,9 @@ CREATE INDEX run_status_changed ON run (status, changed);
 CREATE INDEX journal_rare ON journal (at, kind) WHERE kind NOT IN ('opened', 'started', 'ended', 'progress', 'usage',
   'steps', 'effect', 'effect-begun', 'effect-done', 'step-begun', 'step-done', 'input', 'workspace', 'publishing',
   'published', 'batch', 'lent');
--- Alerts. Where each reader is in each job's chain; what is wrong with a job, and since when; what is to be told, once for
--- each transport; and the messages that it goes out in. A message's claim is somebody's try to send it, until its time.
+-- Alerts. Where each reader is in each job's chain; what is wrong with a job, and since when; what is to be sent, once for
+-- each transport; and the messages that it is sent in. A message's claim is one process's try to send it, until
+-- `claim_until`.
 CREATE TABLE alert_cursor (
   reader TEXT   NOT NULL,
   chain  TEXT   NOT NULL,

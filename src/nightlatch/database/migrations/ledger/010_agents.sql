@@ -1,4 +1,5 @@
--- Agents that runs launched at a vendor. The handle is here before the first poll: whoever comes next can end them.
+-- Agents that runs launched at a vendor. The handle is here before the first poll, so that a later attempt or a
+-- person can end them.
 -- usd, tokens and so on are the vendor's totals as they were last recorded as usage.
 CREATE TABLE agent (
   job      TEXT   NOT NULL,

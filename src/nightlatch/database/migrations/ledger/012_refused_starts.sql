@@ -1,4 +1,4 @@
--- Starts of a job that were refused: one record for each job and cause, which grows. Times are wall clock in ms.
+-- Starts of a job that were refused: one record for each job and cause, with a count. Times are wall clock in ms.
 CREATE TABLE refused_start (
   job    TEXT   NOT NULL,
   cause  TEXT   NOT NULL,

@@ -1,5 +1,5 @@
--- A job's row: how far its slots are decided, its claim, its definition. `id` is that of its last move; `slot` and `wake`
--- are compared here, all else is a text that the store does not read. It replaces `cursor`, which nothing has used.
+-- A job's row: how far its slots are decided, its claim, its definition. `id` names its last change; `slot` and `wake`
+-- are compared here, `body` is a text that the store does not read. It replaces `cursor`, which nothing has used.
 CREATE TABLE job (
   job  TEXT   NOT NULL PRIMARY KEY,
   id   TEXT   NOT NULL,
