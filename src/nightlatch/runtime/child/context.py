@@ -72,7 +72,7 @@ class Run:
         return logger
 
     def step(self, key: str, function: Callable[..., R], *args: Any, retry: Retry = 0, **kwargs: Any) -> R:
-        """Call `function(*args, **kwargs)` and record its result under `key`; a recorded result is only returned.
+        """Call `function(*args, **kwargs)` and record its result under `key`; if one is recorded, return that instead.
 
             outline = run.step("outline", write_outline, topic)
             text = await run.step("text", write_text, outline)      # a coroutine function: to be awaited

@@ -35,10 +35,8 @@ def main(words: list[str]) -> int:
             return _fail(f"it was not started: its precondition `{line}` ended with exit code {code}", code)
     code = _run(command)
     for kind, line in lines if not code else ():
-        if kind == "--ensure" and (check_code := _run(["sh", "-c", line])):
-            return _fail(
-                f"nothing is published: `{line}` ended with exit code {check_code}", check_code, attention=True
-            )
+        if kind == "--ensure" and (failed := _run(["sh", "-c", line])):
+            return _fail(f"nothing is published: `{line}` ended with exit code {failed}", failed, attention=True)
     return code
 
 

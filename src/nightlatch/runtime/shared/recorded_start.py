@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...ledger.records import RunRow
     from ...system.redaction import Redactor
 
-_REPLACED_BY_KEY = ("key", "slot", "tz", "again", "new")  # --key with the run's key says it all
+_REPLACED_BY_KEY = ("key", "slot", "tz", "again", "new")  # options for which `--key` with the run's key stands
 
 
 @value(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Work that is written once and driven either by plain calls or by an event loop.
 
-Such work is a generator that yields a `SupervisorRequest`, a `UserCall` or a `Sleep`, and receives the result: of its
-`now()` from plain calls, of its `later()` from an event loop.
+Such work is a generator that yields a `SupervisorRequest`, a `UserCall` or a `Sleep`, and receives the result. `drive`
+gets it by a plain call of `now()`, `drive_async` by awaiting `later()`.
 """
 
 from __future__ import annotations
