@@ -12,7 +12,7 @@ from ...ledger import kinds
 from ...ledger.ledger import Ledger
 from ...ledger.records import Attempt, Entry, RunRow
 from ...runtime.shared import trace
-from ...runtime.shared.trace import Caller
+from ...runtime.shared.trace import TraceParent
 from . import names
 
 Attributes = dict[str, str | int | float]
@@ -57,7 +57,7 @@ def of_run(ledger: Ledger, run: RunRow, around: Span | None = None) -> list[Span
     return [*roots.values(), *below]
 
 
-def _root(book: str, run: RunRow, caller: Caller | None, around: Span | None) -> Span:
+def _root(book: str, run: RunRow, caller: TraceParent | None, around: Span | None) -> Span:
     trace_id, parent, flags = trace.trace_of(book, run.id), "", "01"
     if around:
         trace_id, parent, flags = around.trace, around.id, around.flags

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
 
-_LONGEST = 100_000  # characters of all arguments: they are one argument of a command line
+_LONGEST = 100_000  # characters: the job's arguments become one argument of a command line
 
 
 class Supervisable(Protocol[P, R_co]):
@@ -66,7 +66,7 @@ def job(
         verdict = article.run("example.org", "first")  # supervised, in a child process
         plan = article.dry_run("example.org", "first")  # which effects would it have?
 
-    `name` is by default the function's. `key` is made from the arguments: a string with their names in braces, or
+    `name` defaults to the function's name. `key` is made from the arguments: a string with their names in braces, or
     a function of them. `stall` counts from the last `progress`. The other options are those of `nightlatch
     run`, under the same names: `keep_awake=True` is `--keep-awake`.
 
@@ -103,9 +103,9 @@ def job(
         def dry_run(*args: Any, **kwargs: Any) -> Plan:
             return supervised_dry_run(start(args, kwargs), store=store)
 
-        made = cast("Supervisable[P, R_co]", function)
-        made.run, made.dry_run = run, dry_run  # type: ignore[method-assign]
-        return made
+        supervisable = cast("Supervisable[P, R_co]", function)
+        supervisable.run, supervisable.dry_run = run, dry_run  # type: ignore[method-assign]
+        return supervisable
 
     return decorate
 
@@ -114,7 +114,7 @@ job.__signature__ = signature(job, DECORATOR)  # type: ignore[attr-defined]
 
 
 def _declared(name: str, key: object, store: str | None, options: Mapping[str, object]) -> Job:
-    """The job without its arguments, checked at import and not at night."""
+    """The job without its arguments, checked already when its file is imported."""
     if store is not None:
         checks.text(store, "store", empty=True)
     if key is not None and not callable(key):
@@ -122,14 +122,14 @@ def _declared(name: str, key: object, store: str | None, options: Mapping[str, o
     reports = {"progress": "report"} if options.get("stall") and not options.get("progress") else {}
     given = read(Job, {**options} | reports, DECORATOR, as_keyword)
     placeholder = Function(where=name, arguments="{}", path=(), interpreter=sys.executable)
-    made = Job(name=name, target=placeholder, **given).check(as_keyword)
-    if made.slot:
+    declared = Job(name=name, target=placeholder, **given).check(as_keyword)
+    if declared.slot:
         from datetime import UTC
 
         from ...core import schedule
 
-        schedule.parse(made.slot, UTC)  # the machine that runs it checks its time zone
-    return made
+        schedule.parse(declared.slot, UTC)  # the machine that runs the job checks its time zone
+    return declared
 
 
 def _key(key: str | Callable[..., str] | None, function: Any, args: Any, kwargs: Any) -> str | None:
@@ -158,15 +158,15 @@ def _target(function: Any, args: Any, kwargs: Any) -> Function:
             f"{function.__qualname__} cannot be run in another process: define it at the top of a module, not inside a "
             f"function"
         )
-    paths = tuple(os.path.abspath(place) for place in sys.path)
+    paths = tuple(os.path.abspath(folder) for folder in sys.path)
     try:
-        given = json.dumps({"args": args, "kwargs": kwargs}, allow_nan=False)
+        arguments = json.dumps({"args": args, "kwargs": kwargs}, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise UsageError(f"the arguments of {function.__name__} must be plain JSON values: {error}") from None
-    if len(given) + sum(map(len, paths)) > _LONGEST:
+    if len(arguments) + sum(map(len, paths)) > _LONGEST:
         raise UsageError(f"the arguments of {function.__name__} are too long for a command line: pass a file's path")
     where = f"{_module(function)}:{function.__qualname__}"
-    return Function(where=where, arguments=given, path=paths, interpreter=sys.executable)
+    return Function(where=where, arguments=arguments, path=paths, interpreter=sys.executable)
 
 
 def _module(function: Any) -> str:

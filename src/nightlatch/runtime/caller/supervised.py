@@ -1,4 +1,4 @@
-"""Starting a supervised run from Python: start a supervisor process, and read its verdict."""
+"""Start a supervised run from Python: start its supervisor process, and read the verdict."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def run(name: str, command: str | Sequence[str], *, store: str | None = None, **
 
         verdict = nightlatch.run("articles", ["./articles.sh", "--fast"], key="2026-11-16", timeout="30m")
 
-    A list is the command's words, a string a line for the shell. The options are those of `nightlatch run`, under the
-    same names: `keep_awake=True` is `--keep-awake`. `slot` is a schedule, whose newest due time becomes the key.
+    A list is the command's words; a string is a line for the shell. The options are those of `nightlatch run`, under
+    the same names: `keep_awake=True` is `--keep-awake`. `slot` is a schedule, whose newest due time becomes the key.
     `budget` is "usd=2,usd/day=10" or {"usd": 2, "usd/day": 10}; calls to models are metered on their way, unless
-    meter="report" (the command calls `nightlatch spend`) or meter="output". `env` is {"NAME": "value"}. Returns how it
-    ended, good or bad; raises `Busy` while another run holds the job, `InDoubt` if a person has to decide first, and
-    other errors if it could not be started.
+    meter="report" (the command calls `nightlatch spend`) or meter="output". `env` is {"NAME": "value"}. Returns how
+    the run ended, good or bad; raises `Busy` while another run holds the job, `InDoubt` if a person has to decide
+    first, and other errors if the run could not be started.
 
-    A supervisor process does the work: it goes on if this one is killed.
+    A supervisor process does the work, and goes on if this process is killed.
     """
     words = ["sh", "-c", checks.text(command, "the command")] if isinstance(command, str) else _words(command)
     target = Command(words=tuple(words))
@@ -47,9 +47,9 @@ def run(name: str, command: str | Sequence[str], *, store: str | None = None, **
 
 
 def signature(function: Callable[..., Any], where: str) -> inspect.Signature:
-    """The function's signature, with the options of the table in place of `**options`."""
+    """The function's signature, with the options of core/job.py in place of `**options`."""
     own = inspect.signature(function)
-    kept = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    kept = [parameter for parameter in own.parameters.values() if parameter.kind is not inspect.Parameter.VAR_KEYWORD]
     options = [
         inspect.Parameter(row.name, inspect.Parameter.KEYWORD_ONLY, default=row.typed)
         for row in rows(Job, where).values()
@@ -73,13 +73,13 @@ def supervised(job: Job, *, store: str | None) -> Verdict:
 
 
 def supervised_dry_run(job: Job, *, store: str | None) -> Plan:
-    """The same with --dry-run, and its plan."""
+    """As `supervised`, with --dry-run; returns the plan."""
     from ..shared.plan import read as read_plan
 
     return read_plan(_start(job, ["--dry-run"], store))
 
 
-def _start(job: Job, how: Sequence[str], store: str | None) -> dict[str, Any]:
+def _start(job: Job, flags: Sequence[str], store: str | None) -> dict[str, Any]:
     import json
     import subprocess
     import tempfile
@@ -92,33 +92,33 @@ def _start(job: Job, how: Sequence[str], store: str | None) -> dict[str, Any]:
     # command lines.
     env = {**os.environ, **({ENV: store} if store else {})}
     with tempfile.TemporaryDirectory(prefix="nightlatch-") as folder:
-        packed, file = os.path.join(folder, "job"), os.path.join(folder, "verdict")
-        with open(packed, "w", encoding="utf-8") as opened:  # the folder is private
+        job_path, verdict_path = os.path.join(folder, "job"), os.path.join(folder, "verdict")
+        with open(job_path, "w", encoding="utf-8") as opened:  # the folder is private
             json.dump(job.pack(), opened)
-        words = ["run", job.name, f"--packed={packed}", f"--verdict={file}", *how]
+        words = ["run", job.name, f"--packed={job_path}", f"--verdict={verdict_path}", *flags]
         # -P: a file in the current folder must not shadow a module of the same name.
         code = _wait(subprocess.Popen([sys.executable, "-P", "-m", "nightlatch", *words], env=env))
-        return _read(file, job.name, code)
+        return _read_verdict(verdict_path, job.name, code)
 
 
 def _wait(supervisor: Popen[bytes]) -> int:
-    """Wait until it has ended, even when we are interrupted: it has to end the run in order."""
+    """Wait for the supervisor, even if we are interrupted: it has to end the run properly. Returns its exit code."""
     try:
         return supervisor.wait()
     except BaseException as stop:
         import signal
 
-        # At a terminal, Ctrl-C has already reached its command; then the supervisor ignores this signal.
+        # At a terminal, Ctrl-C has already reached the run's command; then the supervisor ignores this signal.
         supervisor.send_signal(signal.SIGINT if isinstance(stop, KeyboardInterrupt) else signal.SIGTERM)
         _wait(supervisor)
         raise
 
 
-def _read(file: str, name: str, code: int) -> dict[str, Any]:
+def _read_verdict(path: str, name: str, code: int) -> dict[str, Any]:
     import json
 
     try:
-        with open(file, encoding="utf-8") as opened:
+        with open(path, encoding="utf-8") as opened:
             facts: dict[str, Any] = json.load(opened)
     except FileNotFoundError:
         raise Error(

@@ -39,7 +39,7 @@ class _AsyncConnection(asyncio.Protocol):
         return self._transport is not None and self._transport.is_closing()
 
     async def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Requests carry a number: replies may come in another order."""
+        """Send a request and return its reply. Requests are numbered, since replies may come in another order."""
         if self._transport is None:
             if self._connecting is None:
                 self._connecting = self._loop.create_task(

@@ -30,7 +30,7 @@ _nested_run: ContextVar[Run] = ContextVar("nested nightlatch run")
 class Run:
     """The run this process was started in. Requests go to its supervisor, which has the lease and writes the record.
 
-    Everything is recorded when the call returns. Every method raises `UsageError` outside of a run, and
+    When a method returns, what it did is recorded. Every method raises `UsageError` outside of a run, and
     `LeaseLost`, which no `except Exception` swallows, when the lease is gone.
     """
 
@@ -44,7 +44,7 @@ class Run:
             )
         self.run, self.job, self.key, self.slot = text("RUN"), text("JOB"), text("KEY"), text("SLOT")
         self.attempt, self.token = int(text("ATTEMPT")), int(text("TOKEN"))
-        self.dry_run = bool(text("DRY_RUN"))  # steps are done, and not recorded; effects are only planned
+        self.dry_run = bool(text("DRY_RUN"))  # steps are done but not recorded; effects are only planned
         self._memory: StepMemory | None = None
 
     @property
@@ -52,14 +52,14 @@ class Run:
         """The attempt's own folder."""
         from pathlib import Path
 
-        place = os.environ.get("NIGHTLATCH_WORKSPACE")
-        if not place:
+        path = os.environ.get("NIGHTLATCH_WORKSPACE")
+        if not path:
             raise UsageError("this run has no workspace: ask for one with workspace='scratch' or --workspace scratch")
-        return Path(place)
+        return Path(path)
 
     @property
     def log(self) -> Logger:
-        """A logger whose lines go to standard error, which is shown, and kept with the run."""
+        """A logger that writes to standard error, which is shown and kept with the run."""
         import logging
 
         logger = logging.getLogger(f"nightlatch.run.{self.job}")
@@ -72,18 +72,18 @@ class Run:
         return logger
 
     def step(self, key: str, function: Callable[..., R], *args: Any, retry: Retry = 0, **kwargs: Any) -> R:
-        """Call `function(*args, **kwargs)` and record its result under `key`; if that is recorded, only return it.
+        """Call `function(*args, **kwargs)` and record its result under `key`; if one is recorded, return that instead.
 
             outline = run.step("outline", write_outline, topic)
             text = await run.step("text", write_text, outline)      # a coroutine function: to be awaited
 
         The key belongs to this run: its next attempt gets the result without calling the function. The result is
         what JSON can carry; a tuple comes back as a list, in the first attempt too. An exception is recorded and
-        raised; `retry=3` tries up to three more times what may pass (a connection, a timeout, HTTP 429 and 503;
-        Retry-After is honoured). If an attempt dies in a step, the next one does the step again: what must not
+        raised; with `retry=3` a transient failure (a connection, a timeout, HTTP 429 and 503) is tried up to three more
+        times; Retry-After is honoured. If an attempt dies in a step, the next one does the step again: what must not
         happen twice is an `effect`.
         """
-        result: R = self._remembered().step(key, function, args, kwargs, retry)
+        result: R = self._step_memory().step(key, function, args, kwargs, retry)
         return result
 
     if TYPE_CHECKING:
@@ -130,11 +130,12 @@ class Run:
             pages = run.map(write, articles, key="{site}/{slug}", concurrency=8, retry=3)
             pages = await run.map(write_async, articles, key=lambda article: article.id)
 
-        `key` names an item by its fields, or is a function of it; without one the item is its own key. The next
-        attempt does what is unfinished, whatever the order, also when items were added or removed. Items that share
-        a key are done once. A failed item does not stop the others: when all are through, `MapFailed` is raised,
-        which names the failed items; with failures="return" they are in `.failed` of the returned list. When most
-        items fail in the same way it stops early. An item that three attempts died on is set aside for a person.
+        `key` is a template of an item's fields, or a function of the item; without `key` the item itself is the key.
+        The next attempt does the unfinished items, whatever their order, also when items were added or removed. Items
+        that share a key are done once. A failed item does not stop the others: after the last one `MapFailed` is
+        raised, which names the failed items; with failures="return" they are in `.failed` of the returned list. When
+        most items fail in the same way, the map stops early. An item during which three attempts died is set aside
+        for a person.
         `name` distinguishes two maps of one run; the default is the function's name.
         """
         from .steps.drive import drive, is_async
@@ -146,7 +147,7 @@ class Run:
         check_retry(retry)
         if failures not in ("raise", "return"):
             raise UsageError(f"failures is {checks.shown(failures)}: write 'raise' or 'return'")
-        work = Map(self._remembered(), function, items, key, name)
+        work = Map(self._step_memory(), function, items, key, name)
         if is_async(function):
             return self._map_async(work, concurrency, retry, failures)
         todo = drive(work.prepare(retry))
@@ -165,10 +166,10 @@ class Run:
         try:
             async with asyncio.TaskGroup() as group:
                 workers = [group.create_task(drive_async(work.worker())) for _ in range(min(concurrency, max(todo, 1)))]
-        except BaseExceptionGroup as several:
-            raise several.exceptions[0] from None  # as with threads: what stops one worker first stops all
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None  # as with threads: the first error stops all workers
         if any(worker.cancelled() for worker in workers):
-            raise asyncio.CancelledError("a worker of the map was cancelled")  # a TaskGroup does not raise it
+            raise asyncio.CancelledError("a worker of the map was cancelled")  # a TaskGroup does not raise this
         return work.result(failures)
 
     def handle(self, key: str, function: Callable[..., R], *args: Any, **kwargs: Any) -> R:
@@ -177,10 +178,11 @@ class Run:
             for message in queue:
                 run.handle(message.id, post, message)
 
-        It has the same job and its own key and steps; inside `function`, `nightlatch.current()` returns it. A key
-        that is done is not handled again: its recorded result is returned, as long as the run is kept. An exception
-        fails that run and is raised here; the key's next `handle` is its next attempt. All nested runs share the
-        lease and the bounds of this process. Await the result if `function` is a coroutine function.
+        The nested run has the same job, and its own key and steps; inside `function`, `nightlatch.current()` returns
+        it. A key that is done is not handled again: its recorded result is returned, as long as the run is kept. An
+        exception fails the nested run and is raised here; the next `handle` of the key is the run's next attempt. All
+        nested runs share the lease and the bounds of this process. Await the result if `function` is a coroutine
+        function.
         """
         from .steps.drive import UserCall, call
         from .steps.nested_run import handle
@@ -213,18 +215,18 @@ class Run:
         retry: Retry = 0,
         scope: str = "",
     ) -> R:
-        """Do something to the outside world once: not again once it is done, and not silently when nobody knows.
+        """Do something to the outside world once: never again after it is done, never silently again when in doubt.
 
             run.effect("post", key=slug, do=lambda: post(text), probe=lambda: find_post(slug))
 
         `name` and `key` (together `post/the-slug`) identify the effect in the whole store, or in `scope`. The intent
-        is recorded, `do` is called, and its result is recorded; a later call of the same effect returns that. With
-        another `input` than the first time the effect is refused (`InputChanged`).
+        is recorded, `do` is called, and its result is recorded; a later call of the same effect returns that result.
+        With another `input` than the first time the effect is refused (`InputChanged`).
 
         If `do` raises, the effect counts as not done where that is certain: `NotDone`, a refused connection, a class
         or an HTTP status listed in `not_done`. Then it may be tried again, as often as `retry` says. Anything else
         leaves it in doubt, and so does a crash. Then `probe` is called: it returns the result, or True, if the
-        effect was done, and None or False if not. The latter counts only after `deadline` and `settle` have passed;
+        effect was done, and None or False if not. "Not done" counts only after `deadline` and `settle` have passed;
         until then a request may be under way, and the probe is called again. Without a probe `InDoubt` is raised,
         and the run waits for a person. An effect that is not over at its `deadline` is ended, with the run.
 
@@ -251,7 +253,7 @@ class Run:
             f"{name}/{key}" if key else name, scope or STORE_WIDE, do, probe, input, not_done, seconds,
             duration.parse(settle, what="settle"),
         )  # fmt: skip
-        result: R = call(effect(self._remembered(), wanted, retry), *filter(None, (do, probe)))
+        result: R = call(effect(self._step_memory(), wanted, retry), *filter(None, (do, probe)))
         return result
 
     def publish(
@@ -261,10 +263,10 @@ class Run:
 
             run.publish("build", "/srv/www/site")
 
-        The supervisor does it, through the gate there. Durable when it returns. If an earlier attempt of this run has
-        published the same content, it is not published again. Returns the release, "" for a file; in a dry-run
-        nothing is done. Raises `StaleToken` if a newer holder has written there; `nightlatch show` of the run
-        lists it.
+        The supervisor writes, through the target's gate; the write is durable when this returns. Content that an
+        earlier attempt of this run has published is not published again. Returns the release, "" for a file; in a
+        dry-run nothing is done. Raises `StaleToken` if a newer holder has written there; `nightlatch show` of the
+        run lists the refusal.
         """
         from .publishing import publish
 
@@ -275,7 +277,7 @@ class Run:
     def push(self, remote: str = "origin", branch: str = "", *, folder: str = ".", done: str = "") -> str:
         """Push HEAD of the repository in `folder` to a branch that only the newest holder can move; returns the commit.
 
-        `branch` "": the one checked out. `done`: a key of this job that the push marks done; if it is already
+        `branch` "" means the one checked out. `done` is a key of this job that the push marks done; if it is already
         done, or an earlier attempt has pushed for it, nothing is pushed, and "" is returned.
         """
         from .publishing import push
@@ -287,7 +289,7 @@ class Run:
         return str(push(remote, branch, folder=folder, key=done or None, scope=self.job if done else "")["landed"])
 
     def progress(self, done: int, total: int = 0, message: str = "") -> None:
-        """Report how far it is; a total of 0 means unknown. A run that advances is not stalled."""
+        """Report how far the run is; a `total` of 0 means unknown. A run whose `done` advances is not stalled."""
         checks.number(done, "done")
         checks.number(total, "total")
         checks.text(message, "message", empty=True)
@@ -295,21 +297,21 @@ class Run:
 
     def spend(self, *, model: str = "", tag: str = "", **amounts: float) -> dict[str, float]:
         """Report usage (usd, tokens, calls, units) of this model, counted under this tag, such as
-        tag="site=example.org". Returns what this run has used so far; beyond its budget it is ended from
-        outside."""
+        tag="site=example.org". Returns what this run has used so far; a run beyond its budget is ended
+        from outside."""
         checks.text(model, "model", empty=True)
         checks.text(tag, "tag", empty=True)
         for unit, amount in amounts.items():
             checks.number(amount, unit)
-        about = {name: text for name, text in (("model", model), ("tag", tag)) if text}
-        return dict(send(do="spend", **about, **amounts)["used"])
+        labels = {name: text for name, text in (("model", model), ("tag", tag)) if text}
+        return dict(send(do="spend", **labels, **amounts)["used"])
 
     def check(self) -> None:
         """Return while the lease is certainly held; raise `LeaseLost` otherwise. Call it before a step that must not
         happen twice; between the check and the step only a gate protects."""
         send(do="check")
 
-    def _remembered(self) -> StepMemory:
+    def _step_memory(self) -> StepMemory:
         if self._memory is None:
             from .steps.step import StepMemory
 

@@ -1,4 +1,4 @@
-"""An effect, in the child: intent, act, confirm. Without proof that nothing happened, a failure leaves it in doubt."""
+"""An effect, in the child: intent, act, confirm. A failure without proof that nothing happened leaves it in doubt."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ...core.effects import DONE, FAILED, FIRST_PAUSE, IN_DOUBT, LONGEST_PAUSE, 
 from ...core.keys import key as derive
 from ...errors import Error, NotDone, UsageError
 from ...system import clock, light
-from .planned import Planned, holds
+from .planned import Planned, contains_planned
 from .steps.drive import Sleep, SupervisorRequest, UserCall
 from .steps.step import as_recorded, pause_after, reason_of, serialised
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     Proof = type[BaseException] | int  # an exception's class, or an HTTP status
 
 _LONGEST_RESULT = 60_000  # characters of JSON
-_REPORT_EVERY = 1.0  # seconds between two reports to the supervisor while waiting, so that it is not a stall
+_REPORT_EVERY = 1.0  # seconds between two reports while waiting, so that the supervisor sees no stall
 
 
 class EffectRequest:
-    """An effect to be done once. Times are seconds."""
+    """An effect to be done once. `deadline` and `settle` are seconds."""
 
     def __init__(
         self,
@@ -45,10 +45,10 @@ class EffectRequest:
             checks.text(input, "input", empty=True)
         self.key, self.scope, self.do, self.probe, self.not_done = key, scope, do, probe, not_done
         self.deadline, self.settle = deadline, settle
-        unknown = input is None or holds(input)
+        unknown = input is None or contains_planned(input)
         self.input = "" if unknown else derive("input", input.encode() if isinstance(input, str) else input)
 
-    def proven(self, error: Exception) -> bool:
+    def proves_not_done(self, error: Exception) -> bool:
         """Does the error prove that nothing was done?"""
         kinds = tuple(one for one in self.not_done if isinstance(one, type))
         if isinstance(error, (NotDone, *kinds)) or transient.status(error) in self.not_done:
@@ -62,24 +62,24 @@ def _is_proof(one: object) -> bool:
 
 def effect(memory: StepMemory, wanted: EffectRequest, retry: Retry) -> Work[Any]:
     named = {"key": wanted.key, "scope": wanted.scope}
-    failure: Exception | None = None  # of this call
-    tries, patience = 0, FIRST_PAUSE
+    failure: Exception | None = None  # what `do` raised last
+    tries, probe_pause = 0, FIRST_PAUSE
     while True:
         reply = yield from _begin(memory, wanted, named)
         if reply["status"] == DONE:
-            return _read(reply["result"])
+            return _recorded_result(reply["result"])
         if reply["status"] == PLANNED:
             return Planned(wanted.key)
         if reply["status"] == "probe":
-            found, unsettled = yield from _probe(memory, wanted, named)
+            found, unsettled_for = yield from _probe(memory, wanted, named)
             if found is not None and found is not False:
                 return None if found is True else found
-            if unsettled:
-                until = clock.now() + min(unsettled, patience)
+            if unsettled_for:
+                until = clock.now() + min(unsettled_for, probe_pause)
                 while (left := until - clock.now()) > 0:
                     yield Sleep(min(left, _REPORT_EVERY))
                     yield memory.ask("moved")
-                patience = min(2 * patience, LONGEST_PAUSE)
+                probe_pause = min(2 * probe_pause, LONGEST_PAUSE)
             elif failure is not None:
                 pause = pause_after(retry, failure, tries)
                 if pause is None:
@@ -90,10 +90,10 @@ def effect(memory: StepMemory, wanted: EffectRequest, retry: Retry) -> Work[Any]
         try:
             result = yield UserCall(wanted.do)
         except Exception as error:
-            proven = wanted.proven(error)
+            proven = wanted.proves_not_done(error)
             # Without a probe this raises InDoubt: only a person can find out.
             yield memory.ask(
-                "effect-ended", **named, status=FAILED if proven else IN_DOUBT, reason=_why(error, proven)
+                "effect-ended", **named, status=FAILED if proven else IN_DOUBT, reason=_failure_reason(error, proven)
             )  # fmt: skip
             failure = error
             if proven:
@@ -102,18 +102,18 @@ def effect(memory: StepMemory, wanted: EffectRequest, retry: Retry) -> Work[Any]
                     raise
                 yield Sleep(pause)
             continue
-        except BaseException as stop:  # stopped in the middle of it
+        except BaseException as stop:  # stopped while `do` ran
             try:
-                yield memory.ask("effect-ended", **named, status=IN_DOUBT, reason=_why(stop, False))
+                yield memory.ask("effect-ended", **named, status=IN_DOUBT, reason=_failure_reason(stop, False))
             except Error:
-                pass  # it must stop; the supervisor records the same when this process is gone
+                pass  # the supervisor records the same when this process is gone
             raise
         text = ""
         try:
             text = serialised("effect", wanted.key, result)
             if len(text) > _LONGEST_RESULT:
                 raise UsageError(f"the result of the effect {wanted.key!r} is too long to be recorded: return an id")
-        finally:  # it is done, even if its result cannot be recorded
+        finally:  # the effect is done, even if its result cannot be recorded
             yield memory.ask("effect-ended", **named, status=DONE, result=text if len(text) <= _LONGEST_RESULT else "")
         return as_recorded(result, text)
 
@@ -128,21 +128,21 @@ def _begin(memory: StepMemory, wanted: EffectRequest, named: dict[str, str]) -> 
     try:
         return (yield beginning)  # type: ignore[no-any-return]
     except BaseException as stop:
-        if beginning.answer == "begun":  # and this process will not do it any more
+        if beginning.late_status == "begun":  # recorded as begun, but this process will not do it
             yield memory.ask("effect-ended", **named, status=FAILED, reason=f"{reason_of(stop)} before it was done")
-        elif beginning.answer == "probe":
-            yield from _unknown(memory, named, stop)
+        elif beginning.late_status == "probe":
+            yield from _report_interrupted_probe(memory, named, stop)
         raise
 
 
 class _Begin(SupervisorRequest):
     """Waits for the reply even when the event loop cancels the caller: an effect that was begun must be ended."""
 
-    __slots__ = ("answer",)
+    __slots__ = ("late_status",)
 
     def __init__(self, ask: SupervisorRequest) -> None:
         super().__init__(**ask.request)
-        self.answer = ""  # the status in a reply that came too late
+        self.late_status = ""  # of a reply that came after the caller was cancelled
 
     async def later(self) -> Any:
         import asyncio
@@ -153,29 +153,28 @@ class _Begin(SupervisorRequest):
         except asyncio.CancelledError:
             await asyncio.wait([request])
             if not request.cancelled() and not request.exception():
-                self.answer = request.result()["status"]
+                self.late_status = request.result()["status"]
             raise
 
 
-def _unknown(memory: StepMemory, named: dict[str, str], stop: BaseException) -> Work[None]:
-    """The probe was interrupted."""
+def _report_interrupted_probe(memory: StepMemory, named: dict[str, str], stop: BaseException) -> Work[None]:
     try:
         yield memory.ask("effect-probed", **named, outcome="unknown", reason=reason_of(stop))
     except Error:
-        pass  # it must stop
+        pass  # this process stops anyway
 
 
 def _probe(memory: StepMemory, wanted: EffectRequest, named: dict[str, str]) -> Work[tuple[Any, float]]:
-    """What the probe found: the result, True for done without one, None or False for not done. And, if not done, for
-    how many seconds that may still change."""
+    """Call the probe and report what it found. Returns the result (True if done without one, None if not done), and
+    for how many seconds "not done" may still change."""
     assert wanted.probe
     try:
         found = yield UserCall(wanted.probe)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the probe does not know
+    except Exception as error:  # noqa: BLE001 - whatever was raised, the probe could not tell
         reply = yield memory.ask("effect-probed", **named, outcome="unknown", reason=reason_of(error))
-        return None, reply["seconds"]  # too early to give up: it may know later
+        return None, reply["seconds"]  # the probe may know later
     except BaseException as stop:
-        yield from _unknown(memory, named, stop)
+        yield from _report_interrupted_probe(memory, named, stop)
         raise
     if found is None or found is False:
         reply = yield memory.ask("effect-probed", **named, outcome=FAILED)
@@ -183,17 +182,17 @@ def _probe(memory: StepMemory, wanted: EffectRequest, named: dict[str, str]) -> 
     text = ""
     try:
         text = "" if found is True else serialised("probe of", wanted.key, found)
-    finally:  # it is done, even if the result cannot be recorded
+    finally:  # the effect is done, even if its result cannot be recorded
         yield memory.ask("effect-probed", **named, outcome=DONE, result=text)
     return found, 0.0
 
 
-def _why(error: BaseException, proven: bool) -> str:
+def _failure_reason(error: BaseException, proven: bool) -> str:
     return f"{reason_of(error)}, which {'says that nothing was done' if proven else 'does not say whether it acted'}"
 
 
-def _read(result: str) -> Any:
-    """From JSON, or the text that a command printed. None if nothing is known but that it is done."""
+def _recorded_result(result: str) -> Any:
+    """The value of its JSON, or the text that a command printed. None if no result was recorded."""
     if not result:
         return None
     try:

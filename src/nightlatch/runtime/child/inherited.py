@@ -58,7 +58,7 @@ class Inherited:
         seal_in_work(self, gate)
 
     def raise_above(self, token: int) -> None:
-        """Raise the grant's token above one that a gate has seen; before any work begins under it."""
+        """Raise the grant's token above one that a gate has seen. Only before any work begins under the grant."""
         self.token = self.store.raise_token(self.name, token, self.grant)
 
     def _read(self) -> tuple[int, Holder, KnownGrants | None]:

@@ -11,9 +11,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-_MARK = "nightlatch: planned"
+_FIELD = "nightlatch: planned"  # the one field of a placeholder in JSON
 
-_READING = (
+_READING = (  # special methods that read a value
     "bool str format bytes hash int float complex index fspath len iter next reversed contains getitem setitem delitem "
     "call eq ne lt le gt ge neg pos abs invert round enter exit add radd sub rsub mul rmul matmul rmatmul truediv "
     "rtruediv floordiv rfloordiv mod rmod divmod rdivmod pow rpow and rand or ror xor rxor lshift rlshift rshift "
@@ -22,7 +22,7 @@ _READING = (
 
 
 class Planned:
-    """It may be passed on and returned. Any other use raises `OnlyPlanned`; only repr() is safe."""
+    """It may be passed on, returned, and shown by repr(). Any other use raises `OnlyPlanned`."""
 
     __slots__ = ("_effect",)
 
@@ -44,29 +44,29 @@ for _name in _READING.split():
     setattr(Planned, f"__{_name}__", _refuse)
 
 
-def holds(value: object) -> bool:
-    """Is it a placeholder, or does it contain one?"""
+def contains_planned(value: object) -> bool:
+    """Is the value a placeholder, or does it contain one?"""
     if isinstance(value, dict | list | tuple):
-        return any(map(holds, value.values() if isinstance(value, dict) else value))
+        return any(map(contains_planned, value.values() if isinstance(value, dict) else value))
     return isinstance(value, Planned)
 
 
-def plain(value: object) -> dict[str, str]:
-    """For the JSON of a step's result: a placeholder is passed on unread."""
+def encode_planned(value: object) -> dict[str, str]:
+    """What JSON writes for a placeholder in a step's result, without reading it."""
     if isinstance(value, Planned):
-        return {_MARK: value._effect}
+        return {_FIELD: value._effect}
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
 def _revived(found: dict[str, Any]) -> object:
-    return Planned(found[_MARK]) if _MARK in found else found
+    return Planned(found[_FIELD]) if _FIELD in found else found
 
 
-# A result from its JSON. Only in a dry-run it may contain a placeholder.
+# Reads a result from its JSON in a dry-run: only there can it contain a placeholder.
 def _loads_revived(text: str) -> Any:
     import json
 
     return json.loads(text, object_hook=_revived)
 
 
-loads = _loads_revived if os.environ.get("NIGHTLATCH_DRY_RUN") else light.loads  # tree.DRY_RUN: slow to import
+loads = _loads_revived if os.environ.get("NIGHTLATCH_DRY_RUN") else light.loads  # tree.DRY_RUN, which is slow to import

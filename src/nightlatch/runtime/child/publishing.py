@@ -21,8 +21,9 @@ def uses_run_lease() -> bool:
 
 
 def publish(source: str | None, target: str, *, keep: int | None = None, adopt: bool = False) -> dict[str, Any]:
-    """`source` None: go back to the previous release. Paths are relative to this process."""
-    path, workspace = (None, "") if source is None else _seen(source)
+    """Returns the supervisor's reply. `source` None: go back to the previous release. Paths are relative to this
+    process's folder."""
+    path, workspace = (None, "") if source is None else _located(source)
     return send(
         do="publish",
         source=path,
@@ -33,8 +34,9 @@ def publish(source: str | None, target: str, *, keep: int | None = None, adopt: 
     )
 
 
-def _seen(source: str) -> tuple[str, str]:
-    """The path, and the workspace it is in: there the supervisor follows links itself, and none that leads out."""
+def _located(source: str) -> tuple[str, str]:
+    """The absolute path, and the workspace it is in or "". In a workspace the supervisor follows links itself, and none
+    that leads out."""
     path = os.path.normpath(os.path.join(os.getcwd(), source))
     workspace = os.environ.get("NIGHTLATCH_WORKSPACE", "")
     for root in (workspace, os.path.realpath(workspace)) if workspace else ():
@@ -50,8 +52,8 @@ def push(remote: str, branch: str, *, folder: str = ".", key: str | None = None,
 def note_refusal(what: str, refused: StaleToken | LeaseLost) -> None:
     """Record that a gate refused a lease acquired inside the run, for `nightlatch show` of the run."""
     marks = (refused.offered, refused.current) if isinstance(refused, StaleToken) else (None, None)
-    token, stands = (mark.token if mark else None for mark in marks)
+    token, current = (mark.token if mark else None for mark in marks)
     try:
-        send(do="refused", what=what, reason=str(refused), token=token, stands=stands)
+        send(do="refused", what=what, reason=str(refused), token=token, stands=current)
     except Error:
-        pass  # it must not hide the refusal
+        pass  # a failed report must not hide the refusal

@@ -1,8 +1,8 @@
 """The child of a Python job: python -m nightlatch.runtime.child.python_job MODULE:QUALNAME ARGUMENTS
 
 MODULE is a module's name or a file. ARGUMENTS is a JSON object: `args`, `kwargs`, and the `path` that modules
-are imported from. An exception of the function is reported with its traceback, and the exit code is 1, or
-that of a Nightlatch error: 76 if a person has to look.
+are imported from. If the function raises, the exception is reported with its traceback, and the exit code is 1,
+or that of the Nightlatch error: 76 if a person has to decide.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def main(argv: list[str]) -> int:
     except Stop as stop:
         print(f"nightlatch: {stop}", file=sys.stderr)
         return stop.exit_code
-    except OnlyPlanned as read:
-        return _planned_so_far(read)
+    except OnlyPlanned as unknown:
+        return _report_partial_plan(unknown)
     except importing.StartedMeanwhile as unguarded:
         reason = f"{unguarded}{_where(unguarded)}"
         print(f"nightlatch: {reason}", file=sys.stderr)
         send(do="fail", reason=reason)
         return unguarded.exit_code
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is recorded
+    except Exception as error:  # noqa: BLE001 - every exception is recorded
         code = error.exit_code if isinstance(error, Error) else 1
         if isinstance(error, StaleToken) and error.offered:
             note_refusal(error.offered.name, error)  # by a gate, for a lease acquired in this process
@@ -63,7 +63,7 @@ def _find(name: str) -> Any:
 
 
 def _from_file(path: str) -> Any:
-    """A script, under another name than `__main__`: its main part must not run here."""
+    """Import a script under another name than `__main__`, so that its main part does not run here."""
     spec = importlib.util.spec_from_file_location("__nightlatch_job__", path)
     if spec is None or spec.loader is None:
         raise UsageError(f"{path} cannot be loaded as a Python module")
@@ -73,21 +73,21 @@ def _from_file(path: str) -> Any:
     return module
 
 
-def _planned_so_far(read: OnlyPlanned) -> int:
+def _report_partial_plan(unknown: OnlyPlanned) -> int:
     """A dry-run ends where it needs a result that does not exist; what it planned so far counts."""
-    send(do="fail", reason=f"{read}{_where(read)}", planned=True)
+    send(do="fail", reason=f"{unknown}{_where(unknown)}", planned=True)
     return 0
 
 
 def _where(error: Exception) -> str:
-    """The last line of the user's own code on the way to it."""
-    ours = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep  # the package
-    theirs = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(ours)]
+    """Where in the user's own code the error came from, as ", at FILE:LINE"; "" if not from there."""
+    package = os.path.dirname(os.path.dirname(os.path.dirname(__file__))) + os.sep
+    theirs = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(package)]
     return f", at {theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
 
 
 def _report(error: Exception, *, attention: bool) -> None:
-    # Without the frames of this file, which help nobody.
+    # Without the frame of this file, which helps nobody.
     trace = error.__traceback__.tb_next if error.__traceback__ else None
     text = "".join(traceback.format_exception(type(error), error, trace))
     print(text, end="", file=sys.stderr)
@@ -95,8 +95,8 @@ def _report(error: Exception, *, attention: bool) -> None:
 
     try:
         send(do="fail", reason=reason_of(error), traceback=text, attention=attention)
-    except Error as unheard:
-        print(f"nightlatch: the exception could not be recorded: {unheard}", file=sys.stderr)
+    except Error as not_recorded:
+        print(f"nightlatch: the exception could not be recorded: {not_recorded}", file=sys.stderr)
 
 
 if __name__ == "__main__":

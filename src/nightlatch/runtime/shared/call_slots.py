@@ -1,8 +1,8 @@
 """Calls that a gateway has granted by itself, in a file of the attempt that outlives both supervisor and gateway.
 
-A ring of slots, one for each call, by its number. A slot is written before its call is forwarded, and used again when
-the ledger has the earlier call; one that is torn belongs to a call that was not forwarded. It need not be on the disk:
-a power failure may also take calls that the ledger holds lazily. Before the ring is a slot that names the gateway.
+The file is a ring of slots; a call's number determines its slot. A slot is written before its call is forwarded, and
+reused once the ledger has the call; a torn slot belongs to a call that was not forwarded. The file is not synced: a
+power failure may also lose calls that the ledger has written lazily. The slot before the ring names the gateway.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 SLOTS = 2048
-_SIZE = 512  # bytes
-_WHOLE = (1 + SLOTS) * _SIZE
-_NAME = "calls."
+_SIZE = 512  # bytes of a slot
+_FILE_SIZE = (1 + SLOTS) * _SIZE
+_PREFIX = "calls."
 _PATIENCE = 5.0  # seconds for a killed gateway to be gone
 
 
 class CallSlots:
-    """The gateway's side. The file is mapped: a write without a system call, which kill -9 cannot undo either."""
+    """The gateway's side. The file is mapped: a write needs no system call, and kill -9 does not undo it."""
 
     def __init__(self, path: str) -> None:
         import mmap
@@ -32,13 +32,13 @@ class CallSlots:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             size = os.fstat(fd).st_size  # more than 0 if an earlier gateway of the attempt was killed
-            os.pwrite(fd, bytes(_WHOLE - size), size)  # now: a full disk must not be found by a write to memory
-            self._map = mmap.mmap(fd, _WHOLE)
+            os.pwrite(fd, bytes(_FILE_SIZE - size), size)  # now: on a full disk a write to the map would be fatal
+            self._map = mmap.mmap(fd, _FILE_SIZE)
         finally:
             os.close(fd)
 
     def put(self, number: int, line: bytes) -> bool:
-        """Keep the line of a call; False: it is too long."""
+        """Write a call's line into its slot. False if it is too long."""
         return self._write(1 + number % SLOTS, line)
 
     def sign(self) -> None:
@@ -53,14 +53,14 @@ class CallSlots:
         if len(line) > _SIZE:
             return False
         at = slot * _SIZE
-        self._map[at] = 0  # until its rest is there it counts for nothing: kill -9 may come in between
+        self._map[at] = 0  # torn until the rest is written: kill -9 may come in between
         self._map[at + 1 : at + _SIZE] = line[1:].ljust(_SIZE - 1)
         self._map[at] = line[0]
         return True
 
 
 def path_of(folder: str, attempt: int) -> str:
-    return os.path.join(folder, f"{_NAME}{attempt}")
+    return os.path.join(folder, f"{_PREFIX}{attempt}")
 
 
 def attempts(folder: str) -> list[int]:
@@ -69,17 +69,17 @@ def attempts(folder: str) -> list[int]:
         names = os.listdir(folder)
     except FileNotFoundError:
         return []
-    return sorted(int(name.removeprefix(_NAME)) for name in names if name.startswith(_NAME))
+    return sorted(int(name.removeprefix(_PREFIX)) for name in names if name.startswith(_PREFIX))
 
 
 def read(path: str) -> list[dict[str, Any]]:
-    """The calls in a file, by their numbers; none if there is none."""
+    """The calls in a file, in the order of their numbers; none if there is no such file."""
     return sorted(_slots(path)[1:], key=lambda call: int(call["id"]))
 
 
 def end_gateway(path: str) -> float:
-    """End the gateway of a file, if it still runs: from then on its calls cost nothing more. Returns by how many
-    seconds the wall clock was set back since it began; infinite if its end cannot be proven, or was in another boot."""
+    """End the gateway that a file names, if it still runs: after that its calls cost nothing more. Returns by how many
+    seconds the wall clock was set back since the gateway began; infinite if its end cannot be proven from here."""
     facts = next(iter(_slots(path)), {})
     if facts.get("where") != _where():
         return float("inf")
@@ -93,12 +93,12 @@ def end_gateway(path: str) -> float:
 
 
 def _where() -> str:
-    """Where a pid and the clocks mean the same."""
+    """The boot and the namespaces, in which pids and clocks can be compared."""
     return f"{identity.boot()} {identity.pid_namespace()} {identity.time_namespace()}"
 
 
 def _slots(path: str) -> list[dict[str, Any]]:
-    """What is in a file, first its gateway; without torn slots."""
+    """The slots of a file without torn ones; the first is the gateway's, {} if that is torn."""
     import json
 
     try:

@@ -23,7 +23,7 @@ def send(**request: Any) -> dict[str, Any]:
         connection = _thread.connection = Connection()
     try:
         reply = connection.ask(request)
-    except BaseException as error:  # a signal's handler too: the reply is still to come, and is not the next one's
+    except BaseException as error:  # a signal handler's too: the late reply must not answer the next request
         _thread.connection = None
         if isinstance(error, OSError):
             raise no_reply(error) from error
@@ -32,7 +32,7 @@ def send(**request: Any) -> dict[str, Any]:
 
 
 def check_may_act() -> None:
-    """Inside a run: raise `NotAllowed` if the run holds what it does to the outside world for an approval."""
+    """Inside a run: raise `NotAllowed` if what it does to the outside world has to wait for an approval."""
     if "NIGHTLATCH_SOCKET" in os.environ:
         send(do="may-act")
 
@@ -76,7 +76,7 @@ class Connection:
         sockets = light.sockets
         self.made_for = peer()
         self._envelope = envelope()
-        self._at_once = sockets.MSG_DONTWAIT
+        self._no_wait = sockets.MSG_DONTWAIT
         self._socket = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
         try:
             self._socket.connect(self.made_for[0])
@@ -99,7 +99,7 @@ class Connection:
         """Has the supervisor hung up, as it does on idle connections when there are too many? Or is there a reply to a
         request whose sender was interrupted?"""
         try:
-            self._socket.recv(1, self._at_once)
+            self._socket.recv(1, self._no_wait)
         except BlockingIOError:
             return False
         except OSError:

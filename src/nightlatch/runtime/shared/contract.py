@@ -2,8 +2,8 @@
 
     require … → the command → ensure …
 
-All of it runs in the workspace, under the run's bounds, with its output kept. What fails is the run's reason: a failed
-`require` is a run that did not start; a failed `ensure` needs a person, and nothing is published.
+All of it runs in the workspace, under the run's bounds, with its output kept. A failed check is the run's reason: after
+a failed `require` the command is not started; after a failed `ensure` nothing is published, and a person has to look.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def main(words: list[str]) -> int:
     checks, command = words[:split], words[split + 1 :]
     lines = list(zip(checks[::2], checks[1::2], strict=True))
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-        signal.signal(signum, lambda *_: None)  # the command gets it too; unlike SIG_IGN it does not inherit this
+        signal.signal(signum, lambda *_: None)  # the command gets it too; SIG_IGN would be inherited
     for kind, line in lines:
         if kind == "--require" and (code := _run(["sh", "-c", line])):
             return _fail(f"it was not started: its precondition `{line}` ended with exit code {code}", code)
     code = _run(command)
     for kind, line in lines if not code else ():
-        if kind == "--ensure" and (found := _run(["sh", "-c", line])):
-            return _fail(f"nothing is published: `{line}` ended with exit code {found}", found, attention=True)
+        if kind == "--ensure" and (failed := _run(["sh", "-c", line])):
+            return _fail(f"nothing is published: `{line}` ended with exit code {failed}", failed, attention=True)
     return code
 
 

@@ -1,8 +1,8 @@
-"""What is known of an effect on every machine that shares the store, and a person's decision on one in doubt.
+"""The records of an effect, for every machine that shares the store, and a person's decision on one in doubt.
 
-The ledger has the whole story, but with some stores (git) each machine has its own ledger. What other machines must not
-miss is therefore in the store too, as done keys, which need the lease's grant and never change: that an attempt was
-begun, that it was proven not done, and the effect's result once it is done.
+The ledger has them all, but with some stores (git) each machine has its own ledger. What other machines must not miss
+is therefore in the store too, as done keys, which need the lease's grant and never change: that an attempt was begun,
+that it was proven not done, and the effect's result once it is done.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     HeldLease: TypeAlias = Lease | EffectLease
     T = TypeVar("T")
 
-_PATIENCE = 5.0  # seconds
+_PATIENCE = 5.0  # seconds for which a failed write is retried
 
 
 def ledger_is_per_machine(store: Store, ledger: Ledger) -> bool:
@@ -40,7 +40,7 @@ def ledger_is_per_machine(store: Store, ledger: Ledger) -> bool:
 
 
 class EffectRecords:
-    """All records of one effect. `peek` needs nothing; the other verbs need the lease of its key."""
+    """All records of one effect. `peek` and `state` need no lease; the other methods need that of the effect."""
 
     def __init__(self, store: Store, ledger: Ledger, scope: str, key: str) -> None:
         self.scope, self.key = check_name(scope), rules.check_key(key)
@@ -54,21 +54,21 @@ class EffectRecords:
     def peek(self, input: str) -> tuple[Done | None, Effect | None]:
         """What is known without the lease: the done key, and the ledger's row, which may be out of date."""
         done, known = self._store.look(f"once:{self.scope}", self.key), self._effects.find(self.scope, self.key)
-        self._same_input(done.input if done else known.input if known and known.status != FAILED else "", input)
+        self._check_input(done.input if done else known.input if known and known.status != FAILED else "", input)
         return done, known
 
     def state(self) -> tuple[object, ...]:
-        """What a decision is drawn from: it changes when an attempt begins, and when it ends on this machine."""
+        """Differs after an attempt has begun on any machine, or ended on this one: then a decision is void."""
         known = self._effects.find(self.scope, self.key)
         attempt = known.attempt if known else 0
         newest = self._newest_attempt(attempt) if self.ledger_is_per_machine else attempt
         return (newest, known.status, known.changed) if known else (newest,)
 
     def look(self, lease: HeldLease, input: str) -> Effect | None:
-        """What is true now: store and ledger reconciled under the lease. None: it was never begun."""
+        """The effect now: store and ledger reconciled under the lease. None if it was never begun."""
         done, known = self.peek(input)
         if known and known.status == BEGUN:
-            known = self._effects.reap(known)  # its holder had the lease that we have now
+            known = self._effects.reap(known)  # its holder is gone: we have the lease now
         if done and (known is None or known.status != DONE):
             attempt = known.attempt if known else 1
             return self._learn(done, DONE, attempt, done.input, 0.0, done.value, "the store has it as done")
@@ -82,7 +82,7 @@ class EffectRecords:
         """Record the intent, durably, before anything is done."""
         attempt = known.attempt + 1 if known else 1
         if self.ledger_is_per_machine:
-            # First, so that no machine can miss it: a crash after this line leaves a doubt, never a second effect.
+            # In the store first, where no machine misses it: a crash after this leaves a doubt, never a second effect.
             intent = f"{clock.wall() + lasting:.3f} {lease.holder.host} {input}"
             self._store.settle(lease.name, lease.grant, f"begun:{self.scope}", f"{attempt} {self.key}", value=intent)
         return self._effects.begin(
@@ -100,9 +100,9 @@ class EffectRecords:
     def finish(
         self, lease: HeldLease, effect: Effect, status: str, *, exit_code: int | None, result: str, reason: str
     ) -> Effect:
-        """Record how it ended, first in this machine's ledger: the exit code is known nowhere else. Retries a while."""
+        """Record how it ended, first in this machine's ledger: only we know the exit code. Retries for a while."""
         ended = _retrying(lambda: self._finish(effect, status, exit_code=exit_code, result=result, reason=reason))
-        _retrying(lambda: self._publish(lease, ended))
+        _retrying(lambda: self._share(lease, ended))
         return ended
 
     def _finish(self, effect: Effect, status: str, *, exit_code: int | None, result: str, reason: str) -> Effect:
@@ -117,15 +117,15 @@ class EffectRecords:
     def decide(self, lease: HeldLease, effect: Effect, status: str, *, by: str, result: str = "") -> Effect:
         """Record what a probe or a person found out about an effect in doubt."""
         decided = self._effects.decide(effect, status, by=by, result=result)
-        self._publish(lease, decided)
+        self._share(lease, decided)
         return decided
 
-    def _publish(self, lease: HeldLease, effect: Effect) -> None:
+    def _share(self, lease: HeldLease, effect: Effect) -> None:
         if effect.status == DONE:
             self._settle(lease, effect)
         elif effect.status == FAILED and self.ledger_is_per_machine:
-            place = f"{effect.attempt} {self.key}"
-            self._store.settle(lease.name, lease.grant, f"failed:{self.scope}", place, value=effect.reason)
+            attempt_key = f"{effect.attempt} {self.key}"
+            self._store.settle(lease.name, lease.grant, f"failed:{self.scope}", attempt_key, value=effect.reason)
 
     def _settle(self, lease: HeldLease, effect: Effect) -> None:
         self._store.settle(
@@ -133,22 +133,22 @@ class EffectRecords:
         )
 
     def _look_elsewhere(self, known: Effect | None) -> Effect | None:
-        """Attempts that another machine has begun, or decided, since this ledger last learned of the effect."""
+        """The effect, with what other machines have begun or decided since this ledger last learned of it."""
         attempt = self._newest_attempt(known.attempt if known else 0)
-        judged = self._store.look(f"failed:{self.scope}", f"{attempt} {self.key}") if attempt else None
+        not_done = self._store.look(f"failed:{self.scope}", f"{attempt} {self.key}") if attempt else None
         if known and attempt == known.attempt:
-            if known.status == IN_DOUBT and judged:
-                return self._effects.decide(known, FAILED, by=judged.value or "decided on another machine")
+            if known.status == IN_DOUBT and not_done:
+                return self._effects.decide(known, FAILED, by=not_done.value or "decided on another machine")
             return known
         intent = self._store.look(f"begun:{self.scope}", f"{attempt} {self.key}") if attempt else None
         if intent is None:
             return known
         deadline, host, input_ = intent.value.split(" ", 2)
-        why = judged.value if judged else f"begun on {host}, which has not reported how it ended"
-        return self._learn(intent, FAILED if judged else IN_DOUBT, attempt, input_, float(deadline), "", why, host)
+        why = not_done.value if not_done else f"begun on {host}, which has not reported how it ended"
+        return self._learn(intent, FAILED if not_done else IN_DOUBT, attempt, input_, float(deadline), "", why, host)
 
     def _newest_attempt(self, attempt: int) -> int:
-        """The last one that was begun on any machine; this ledger knows `attempt`."""
+        """The last attempt that was begun on any machine; `attempt` is the last one that this ledger knows."""
         while self._store.look(f"begun:{self.scope}", f"{attempt + 1} {self.key}"):
             attempt += 1
         return attempt
@@ -164,6 +164,7 @@ class EffectRecords:
         why: str,
         host: str = "?",
     ) -> Effect:
+        """Record in this ledger what the store knows."""
         return self._effects.learn(
             self.scope,
             self.key,
@@ -177,7 +178,7 @@ class EffectRecords:
             reason=why,
         )
 
-    def _same_input(self, before: str, now: str) -> None:
+    def _check_input(self, before: str, now: str) -> None:
         if before and now and before != now:
             raise InputChanged(
                 f"the key {self.key} was used with other input before. A key names what is done: use another key for "
@@ -198,7 +199,6 @@ def _retrying(record: Callable[[], T]) -> T:
 
 
 def doubt_message(effect: Effect, more: str = "") -> str:
-    """The message about an effect in doubt."""
     return (
         f"the effect {effect.key} is in doubt: {effect.reason}{'; ' if more else ''}{more}. It is not done again "
         f"before that is decided. Check whether it was done, then: {hint(effect.scope, effect.key)}"

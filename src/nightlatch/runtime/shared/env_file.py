@@ -1,4 +1,4 @@
-"""A job's environment: what the file says, and its `env_file`, whose values are secrets whatever they are called."""
+"""A job's environment: its `env`, and its `env_file`, whose values are secrets, whatever their names."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def variables(job: Job) -> dict[str, str]:
     """What the command gets besides the inherited environment; read anew at each start."""
     if not job.env_file:
         return dict(job.env)
-    secret = dict(_read(job.env_file))
-    known = [*redaction.named_secrets(os.environ), *secret]
-    return {**secret, **dict(job.env), redaction.ENV: " ".join(dict.fromkeys(known))}
+    secrets = dict(_read(job.env_file))
+    secret_names = [*redaction.named_secrets(os.environ), *secrets]
+    return {**secrets, **dict(job.env), redaction.ENV: " ".join(dict.fromkeys(secret_names))}
 
 
 def _read(path: str) -> Iterator[tuple[str, str]]:

@@ -20,7 +20,7 @@ class StartedMeanwhile(UsageError):
 
 @contextmanager
 def marked() -> Iterator[None]:
-    """Around the import."""
+    """Mark the block in which the job's file is imported."""
     global _importing  # noqa: PLW0603 - a process imports its job once
     _importing = True
     try:
@@ -30,7 +30,7 @@ def marked() -> Iterator[None]:
 
 
 def check(name: str) -> None:
-    """Before a run of the job `name` is started."""
+    """Before a start of the job `name`: raise if the import causes it."""
     if _importing:
         raise StartedMeanwhile(
             f"{name} is started while the run's process imports the file of its job: put the start below "

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def read(name: str, target: Command | Function, given: Mapping[str, object], where: str, names: Names = as_flag) -> Job:
-    """The job of a front end (`where`), which writes options as `names` does. `given` has only the options that the
-    user set."""
+    """The job from the options that the user set (`given`) in a front end (`where`); `names` writes an option's name as
+    this front end does."""
     return here(Job(name=name, target=target, **options.read(Job, given, where, names)).check(names), names)
 
 
 def here(job: Job, names: Names = as_flag) -> Job:
-    """This job; raises if a file or folder that it names does not exist."""
+    """The same job; raises if a file or folder that it names does not exist."""
     if job.cwd and not job.workspace and not os.path.isdir(job.cwd):
         raise BadOption(f"{names('cwd')} {job.cwd}: there is no such folder", "cwd")
     for path in job.input:
@@ -35,20 +35,20 @@ def here(job: Job, names: Names = as_flag) -> Job:
 
 
 def go_home(job: Job, store: str | None) -> str | None:
-    """Change to the folder of the job's file: its paths start there, and it runs there. Returns the store's URL as it
-    is valid from there."""
+    """Change to the folder of the file that defines the job: the job runs there, and its paths are relative to it.
+    Returns the store's URL as it is valid there."""
     if not job.file:
         return store
     from ...config.settings import meant
     from ...store import url
 
-    where = meant(url.resolve(store), os.getcwd())
+    store_url = meant(url.resolve(store), os.getcwd())
     os.chdir(os.path.dirname(job.file))
-    return where
+    return store_url
 
 
 def now(job: Job) -> Job:
-    """This job with its newest due slot as its key, if it has a schedule."""
+    """The job with its newest due slot as its key, if it has a schedule."""
     if not job.slot or job.due:
         return job
     from ...core import schedule
@@ -59,5 +59,5 @@ def now(job: Job) -> Job:
 
 
 def definition(job: Job) -> str:
-    """The hash that is recorded with every run."""
+    """The hash of what the job is, recorded with every run."""
     return sha256(job.definition().encode()).hexdigest()

@@ -1,7 +1,7 @@
 """`claude` and `codex` as a metered command finds them: the real program, pointed at the gateway.
 
-Both ignore the environment where their own settings say otherwise. A folder that comes first in PATH has a script for
-each, which starts this module; it finds the real program later in PATH and adds what that needs:
+In both, settings override the environment. So a folder that comes first in PATH has a script for each, which starts
+this module; it finds the real program later in PATH and adds the options that the program needs:
 
 - claude: `--settings` with the address, since `env` in settings.json beats the environment.
 - codex: a custom provider, since it ignores OPENAI_BASE_URL; without retries, which would repeat a refusal.
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any, NoReturn
 
-ADDRESS = "NIGHTLATCH_GATEWAY"  # of the run, or of the item
+ADDRESS = "NIGHTLATCH_GATEWAY"  # the gateway's address, for this run or item
 FOLDER = "NIGHTLATCH_PROGRAMS"  # where the scripts are
 
-_ELSEWHERE = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
+_OTHER_ROUTES = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
 _PROVIDER = "nightlatch"
 
 
@@ -34,26 +34,26 @@ def for_item(environment: dict[str, str], digest: str) -> None:
 
 
 def claude(words: list[str], environment: Mapping[str, str]) -> list[str]:
-    """The words for claude: the user's `--settings`, with the address added."""
+    """The words for claude: the user's, with the gateway's address added to `--settings`."""
     address = f"{environment[ADDRESS]}/anthropic"
     given, rest = _pop_option(words, "--settings")
     settings = _settings(given)
-    ours = {"ANTHROPIC_BASE_URL": address, **dict.fromkeys(_ELSEWHERE, "0")}
+    ours = {"ANTHROPIC_BASE_URL": address, **dict.fromkeys(_OTHER_ROUTES, "0")}
     settings["env"] = {**(settings.get("env") or {}), **ours}
     return ["--settings", json.dumps(settings), *rest]
 
 
 def codex(words: list[str], environment: Mapping[str, str]) -> list[str]:
-    """The words for codex: with the gateway as its provider."""
+    """The words for codex: the user's, with the gateway as the provider."""
     key = next((name for name in ("CODEX_API_KEY", "OPENAI_API_KEY") if environment.get(name)), "")
-    place, auth = ("openai", f'env_key="{key}"') if key else ("chatgpt", "requires_openai_auth=true")
+    route, auth = ("openai", f'env_key="{key}"') if key else ("chatgpt", "requires_openai_auth=true")
     provider = (
-        f'{{name="{_PROVIDER}",base_url="{environment[ADDRESS]}/{place}",{auth},wire_api="responses",'
+        f'{{name="{_PROVIDER}",base_url="{environment[ADDRESS]}/{route}",{auth},wire_api="responses",'
         f"request_max_retries=0,stream_max_retries=0}}"
     )
     rest = words
     for option in ("-c", "--config"):
-        rest = _without(rest, option, "model_provider")
+        rest = _drop_setting(rest, option, "model_provider")
     return ["-c", f'model_provider="{_PROVIDER}"', "-c", f"model_providers.{_PROVIDER}={provider}", *rest]
 
 
@@ -69,7 +69,7 @@ def main(name: str, words: list[str]) -> NoReturn:
 
 
 def _real_program(name: str, environment: Mapping[str, str]) -> str:
-    """The real program: where PATH finds it outside of our folder."""
+    """The path of the real program, which is not in our folder; "" if there is none."""
     ours = environment.get(FOLDER, "")
     for folder in environment.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.join(folder or ".", name)
@@ -95,7 +95,7 @@ def _pop_option(words: list[str], option: str) -> tuple[str, list[str]]:
     return given, rest
 
 
-def _without(words: list[str], option: str, setting: str) -> list[str]:
+def _drop_setting(words: list[str], option: str, setting: str) -> list[str]:
     at = 0
     rest: list[str] = []
     while at < len(words):
@@ -108,7 +108,7 @@ def _without(words: list[str], option: str, setting: str) -> list[str]:
 
 
 def _settings(given: str) -> dict[str, Any]:
-    """The settings in a file or in JSON text. If it is neither, claude itself complains."""
+    """The settings in a file or in JSON text; {} if `given` is neither."""
     try:
         if given and not given.lstrip().startswith("{"):
             with open(given, encoding="utf-8") as file:

@@ -17,7 +17,7 @@ _LONGEST = 60_000  # characters of all effects in the journal
 
 @value(frozen=True, kw_only=True)
 class PlannedEffect:
-    """`status`: `planned` would be done, `done` is, and `in-doubt` or `begun` would first have to be decided."""
+    """`status` is `planned` (would be done), `done` (already), or `in-doubt` or `begun` (would first be decided)."""
 
     key: str
     status: str
@@ -27,8 +27,8 @@ class PlannedEffect:
 
 @value(frozen=True, kw_only=True)
 class Plan:
-    """`status` is `planned`; `partial` if it ended early, where it needed a result that does not exist yet; `skipped`
-    if its key is done; or how the function failed. `at` is wall clock, in seconds."""
+    """`status` is `planned`; `partial` if the dry-run ended early, where it needed a result that does not exist
+    yet; `skipped` if its key is done; or how the function failed. `at` is wall clock, in seconds."""
 
     job: str
     key: str
@@ -36,7 +36,7 @@ class Plan:
     exit_code: int = 0
     reason: str = ""
     effects: tuple[PlannedEffect, ...] = ()
-    steps: int = 0  # that were done, and not recorded
+    steps: int = 0  # how many were done; they are not recorded
     elapsed: float = 0.0
     at: float = 0.0
     left_out: int = 0  # effects that the journal has no room for

@@ -1,6 +1,6 @@
 """How an attempt was started (command, options, folder), recorded so that `nightlatch retry` can start it again.
 
-Secrets are removed first. If there was one, the record can only be shown, not started.
+Secrets are removed first. A start that had one can only be shown, not repeated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...ledger.records import RunRow
     from ...system.redaction import Redactor
 
-_OF_A_SLOT = ("key", "slot", "tz", "again", "new")  # the run's key stands for all of these
+_REPLACED_BY_KEY = ("key", "slot", "tz", "again", "new")  # options for which `--key` with the run's key stands
 
 
 @value(frozen=True, kw_only=True)
@@ -38,17 +38,17 @@ class RecordedStart:
         flags: list[str] = []
         for name, row in options.rows(Job, RUN).items():
             given = self.job.__dict__[name]
-            if name not in _OF_A_SLOT and given != row.default:
+            if name not in _REPLACED_BY_KEY and given != row.default:
                 flags += (
                     [as_flag(name)] if row.flag else [part for one in _written(given) for part in (as_flag(name), one)]
                 )
         return "run", self.job.name, "--key", self.job.key, *flags, "--", *self.job.command
 
 
-def facts(job: Job, hidden: Redactor) -> dict[str, str]:
-    """For the entry of an attempt's start. Python's own notation: this is on the path of every run, and JSON is not."""
+def facts(job: Job, redactor: Redactor) -> dict[str, str]:
+    """Facts for the journal entry of an attempt's start. As a Python literal: importing json would slow every run."""
     packed = job.pack() | {"folder": os.getcwd()}
-    redacted = _redacted(packed, hidden)
+    redacted = _redacted(packed, redactor)
     text = ascii(redacted)
     if was_cut(text):
         return {}
@@ -56,7 +56,7 @@ def facts(job: Job, hidden: Redactor) -> dict[str, str]:
 
 
 def find(ledger: Ledger, run: RunRow) -> RecordedStart | None:
-    """How the newest attempt of a run was started; None if that is not recorded, or was by another version."""
+    """How the newest attempt of a run was started; None if this version finds no record that it can read."""
     import ast
 
     recorded = [entry.facts for entry in ledger.entries(run.id) if entry.kind == kinds.STARTED]
@@ -78,18 +78,18 @@ def typed(ledger: Ledger, run: RunRow) -> tuple[str, ...] | None:
     return found.typed() if found else None
 
 
-def _redacted(packed: object, hidden: Redactor) -> object:
+def _redacted(packed: object, redactor: Redactor) -> object:
     if isinstance(packed, str):
-        return hidden.text(packed)
+        return redactor.text(packed)
     if isinstance(packed, dict):
-        return {name: _redacted(one, hidden) for name, one in packed.items()}
+        return {name: _redacted(one, redactor) for name, one in packed.items()}
     if isinstance(packed, list | tuple):
-        return type(packed)(_redacted(one, hidden) for one in packed)
+        return type(packed)(_redacted(one, redactor) for one in packed)
     return packed
 
 
 def _written(given: object) -> list[str]:
-    """A value as it is typed: one text for each use of its flag."""
+    """An option's value as it is typed: one text for each use of the flag."""
     if given is None:
         return ["none"]
     if isinstance(given, float):

@@ -1,6 +1,6 @@
-"""Replies to requests, and errors on their way through the socket: the class, the message and the fields.
+"""Replies to requests, and errors sent through the socket: the class, the message and the fields.
 
-The class is looked up by its name in errors.py, so a new one needs no change here.
+The class is looked up by its name in errors.py, so a new error needs no change here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def reply(answer: Answer, request: Request) -> dict[str, Any]:
 
 
 def refusal(error: BaseException) -> dict[str, Any]:
-    """The reply for an error. A lost lease is one too; the watch decides what it means for the run."""
+    """The reply for an error. A lost lease is only reported here; the watch decides what it means for the run."""
     if isinstance(error, OSError):
         error = Error(f"not recorded: {error}")
     elif not isinstance(error, Error | Stop):
@@ -50,19 +50,19 @@ def refusal(error: BaseException) -> dict[str, Any]:
     return packed | ({"facts": facts} if facts else {})
 
 
-def raised(answer: dict[str, Any]) -> Error | Stop:
+def raised(refused: dict[str, Any]) -> Error | Stop:
     """The error of a refusal: the same class, message, fields and exit code. A stop stays a stop, so that a broad
     `except Exception` in the work does not swallow it."""
     error = errors.recreate(
-        str(answer.get("class")), str(answer.get("error", "refused")), answer.get("exit_code", Error.exit_code)
+        str(refused.get("class")), str(refused.get("error", "refused")), refused.get("exit_code", Error.exit_code)
     )
-    facts = answer.get("facts") or {}
+    facts = refused.get("facts") or {}
     error.__dict__.update({name: _unpacked(found) for name, found in facts.items()})
     return error
 
 
 def _packed(found: object) -> object:
-    """As JSON can carry it; None for what cannot be sent."""
+    """The value as JSON can carry it; None for what cannot, or must not, be sent."""
     if found is None or isinstance(found, str | int | float):
         return found
     if isinstance(found, tuple):

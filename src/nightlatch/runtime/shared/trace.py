@@ -17,8 +17,8 @@ _SIZES = (2, 32, 16, 2)  # version, trace, span, flags
 
 
 @value(frozen=True, kw_only=True)
-class Caller:
-    """The span that a run was started in, by a caller that has one."""
+class TraceParent:
+    """A span, as it is passed on to what is started in it."""
 
     trace: str
     span: str
@@ -28,8 +28,8 @@ class Caller:
         return f"00-{self.trace}-{self.span}-{self.flags}"
 
 
-def read(text: str) -> Caller | None:
-    """A `traceparent`; None if it is not valid, or names no trace."""
+def read(text: str) -> TraceParent | None:
+    """The span that a `traceparent` names; None if it is not valid, or names no trace."""
     parts = text.split("-")
     version, trace, span, flags = parts[:4] if len(parts) >= 4 else ("", "", "", "")
     sizes = tuple(map(len, (version, trace, span, flags)))
@@ -37,7 +37,7 @@ def read(text: str) -> Caller | None:
         return None
     if not trace.strip("0") or not span.strip("0") or (version == "00" and len(parts) > 4):
         return None
-    return Caller(trace=trace, span=span, flags=flags)
+    return TraceParent(trace=trace, span=span, flags=flags)
 
 
 def has_receiver(environment: Mapping[str, str]) -> bool:
@@ -70,10 +70,10 @@ def child_span(parent: str, kind: str, name: str) -> str:
 
 
 def for_command(ledger: str, run: str, attempt: int, caller: str) -> str:
-    """The `traceparent` for the attempt's command: its spans are below the attempt's."""
-    known = read(caller)
-    trace, flags = (known.trace, known.flags) if known else (trace_of(ledger, run), "01")
-    return str(Caller(trace=trace, span=attempt_span(ledger, run, attempt), flags=flags))
+    """The `traceparent` for the attempt's command, whose spans are below the attempt's."""
+    parent = read(caller)
+    trace, flags = (parent.trace, parent.flags) if parent else (trace_of(ledger, run), "01")
+    return str(TraceParent(trace=trace, span=attempt_span(ledger, run, attempt), flags=flags))
 
 
 def for_item(environment: Mapping[str, str], key: str) -> dict[str, str]:
@@ -81,7 +81,7 @@ def for_item(environment: Mapping[str, str], key: str) -> dict[str, str]:
     attempt = read(environment.get(ENV, ""))
     if attempt is None:
         return {}
-    return {ENV: str(Caller(trace=attempt.trace, span=child_span(attempt.span, "item", key), flags=attempt.flags))}
+    return {ENV: str(TraceParent(trace=attempt.trace, span=child_span(attempt.span, "item", key), flags=attempt.flags))}
 
 
 def _hash(*parts: str) -> str:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
     from ...ledger.records import Entry
 
-_MOST = 1e9
+_ABSURD = 1e9  # no usage figure is that high
 
 
 def since_success(entries: Iterable[Entry]) -> dict[str, float]:
-    """What a run has used, by its journal. After a success the count starts again (--again)."""
+    """What a run has used since it last succeeded, according to its journal: with --again the count starts again."""
     used: dict[str, float] = {}
     for entry in entries:
         if entry.kind == kinds.ENDED and entry.facts.get("status") == statuses.SUCCEEDED:
@@ -36,7 +36,7 @@ def from_output(tail: bytes) -> dict[str, float]:
     used: dict[str, float] = {}
     if b'"total_cost_usd"' in tail or b'"turn.completed"' in tail:
         for parsed in _objects(tail):
-            _read(parsed, used)
+            _add_usage(parsed, used)
     return {unit: float(amount) for unit, amount in used.items() if _is_amount(amount)}
 
 
@@ -59,13 +59,13 @@ def _objects(tail: bytes) -> Iterator[dict[str, object]]:
         yield from (one for one in (parsed if isinstance(parsed, list) else [parsed]) if isinstance(one, dict))
 
 
-def _read(parsed: dict[str, object], used: dict[str, float]) -> None:
+def _add_usage(parsed: dict[str, object], used: dict[str, float]) -> None:
     usage = parsed.get("usage")
     tokens = sum(filter(_is_amount, usage.values())) if isinstance(usage, dict) else 0
     if parsed.get("type") == "turn.completed" and isinstance(usage, dict):
         # Each turn reports its own tokens; the cached input is part of the input.
-        part = usage.get("cached_input_tokens", 0)
-        used["tokens"] = used.get("tokens", 0.0) + tokens - (part if _is_amount(part) else 0)
+        cached = usage.get("cached_input_tokens", 0)
+        used["tokens"] = used.get("tokens", 0.0) + tokens - (cached if _is_amount(cached) else 0)
         used["calls"] = used.get("calls", 0.0) + 1
     elif isinstance(parsed.get("total_cost_usd"), int | float):
         # The result is cumulative: the last one counts, whatever came before.
@@ -73,5 +73,5 @@ def _read(parsed: dict[str, object], used: dict[str, float]) -> None:
 
 
 def _is_amount(found: object) -> bool:
-    """Anything else (negative, NaN, absurdly large) counts as nothing, and never fails finished work."""
-    return type(found) in (int, float) and 0 <= found < _MOST  # type: ignore[operator]
+    """Is it a usable figure? Anything else (negative, NaN, absurdly high) is ignored, and never fails finished work."""
+    return type(found) in (int, float) and 0 <= found < _ABSURD  # type: ignore[operator]

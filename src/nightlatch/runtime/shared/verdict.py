@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .plan import Plan
 
 SKIPPED = "skipped"
-LOG_CAP = 8 << 20  # bytes of runs.log, of which there are at most two
+LOG_CAP = 8 << 20  # bytes after which runs.log is renamed to runs.log.1
 
 
 @value(frozen=True, kw_only=True)
@@ -44,15 +44,15 @@ class Verdict(Amounts):
 
     def line(self) -> str:
         """The line that a finished run prints."""
-        return logfmt(self._line())
+        return logfmt(self._line_facts())
 
     def json_line(self) -> str:
         """The same as JSON, for runs.log."""
         import json
 
-        return json.dumps({name: fact for name, fact in self._line().items() if fact not in (None, "")})
+        return json.dumps({name: fact for name, fact in self._line_facts().items() if fact not in (None, "")})
 
-    def _line(self) -> dict[str, object]:
+    def _line_facts(self) -> dict[str, object]:
         return {
             "ts": _moment(self.at),
             "job": self.job,
@@ -117,28 +117,28 @@ def append(folder: str, verdict: Verdict, *, as_json: bool = False) -> None:
 
 
 def _rotate(fd: int, path: str) -> None:
-    """Under a lock, and only while the path still names this file: of two runs that find it too large, the second must
-    not put the new, almost empty log in place of the old one."""
+    """Rename the log, under a lock, and only if the path still names this file: of two runs that find it too large, the
+    second must not replace runs.log.1 by the new, almost empty log."""
     import fcntl
 
     fcntl.flock(fd, fcntl.LOCK_EX)
     try:
-        named = os.stat(path)
+        current = os.stat(path)
     except FileNotFoundError:
         return
-    if os.path.samestat(named, os.fstat(fd)):
+    if os.path.samestat(current, os.fstat(fd)):
         os.replace(path, f"{path}.1")
 
 
 def write(path: str, verdict: Verdict | Plan) -> None:
-    """The verdict as JSON, whole or not at all."""
+    """Write the verdict as JSON, whole or not at all."""
     import json
 
     durable.replace(os.path.abspath(path), json.dumps(verdict.facts()).encode() + b"\n", mode=0o644)
 
 
 def write_error(path: str, job: str, key: str, error: Error | Stop) -> None:
-    """Write that there is no verdict, and why: held by another, in doubt, refused, unreachable. `error`: its kind."""
+    """Write that there is no verdict, and why: busy, in doubt, refused, unreachable. The field `error` is the class."""
     import json
 
     from ...errors import name_of

@@ -1,4 +1,4 @@
-"""The driver of a batch: starts items, ends them on time, reports each to the supervisor.
+"""The driver of a batch: starts items, ends them at their timeout, reports each to the supervisor.
 
     python -m nightlatch.runtime.child.batches.driver NAME -- CMD …       inside a run only
 
@@ -37,7 +37,7 @@ from .summary import LISTED, Summary
 _GRACE = 5.0  # seconds between SIGTERM and SIGKILL for an item
 _REPORT_EVERY = 10.0  # seconds between two lines of progress
 _PATIENCE = 5.0  # seconds for which a report is retried if the supervisor cannot record it
-_MOST = 100  # records in one message
+_MOST_RECORDS = 100  # in one request
 _LOOK_EVERY = 0.25  # seconds between two looks at what the items have spent
 
 
@@ -54,7 +54,7 @@ class BatchDriver:
         self.home = reply["home"]  # the folder of the items' workspaces; "" without --publish
         self.bar = reply["bar"]  # the supervisor shows the progress, as a bar
         self.as_data = reply["as_data"]  # a file or another program reads our standard output
-        self.exhausted = False
+        self.exhausted = False  # have all items been read?
         self.running: list[ItemProcess] = []
         self.judging: list[ItemProcess] = []  # ended, and not recorded yet
         advice.about(self.plan["store"])
@@ -74,7 +74,7 @@ class BatchDriver:
                 starting = self._choose()
                 self._record(verdicts, starting)
                 for child in ended:
-                    child.show(aside=self.plan["json"], as_data=self.as_data)
+                    child.show(all_on_stderr=self.plan["json"], as_data=self.as_data)
                 self.running += [child for child in starting if child.start()]
                 self.judging = ended_at_once = [child for child in starting if child not in self.running]
                 self._record(self.judge.verdicts(ended_at_once), [])
@@ -153,15 +153,15 @@ class BatchDriver:
     # ── record ──
 
     def _record(self, ended: list[list[Any]], starting: list[ItemProcess]) -> None:
-        """One request, one commit: nothing starts before its beginning is on disk."""
+        """Nothing starts before its beginning is on disk. Ends and beginnings share a request, and so a commit."""
         begun = [[child.item.digest.hex(), child.item.key, child.tries] for child in starting]
         while ended or begun:
-            self._report(ended[:_MOST], begun[: max(_MOST - len(ended), 0)])
-            begun = begun[max(_MOST - len(ended), 0) :]
-            ended = ended[_MOST:]
+            self._report(ended[:_MOST_RECORDS], begun[: max(_MOST_RECORDS - len(ended), 0)])
+            begun = begun[max(_MOST_RECORDS - len(ended), 0) :]
+            ended = ended[_MOST_RECORDS:]
 
     def _report(self, ended: list[list[Any]], begun: list[list[Any]]) -> None:
-        """If items have ended, retry for a while: only we know how, and a full disk may get room again."""
+        """If items have ended, retry for a while: only this process knows how, and a full disk may get room again."""
         until = clock.now() + (_PATIENCE if ended else 0.0)
         while True:
             try:
@@ -179,19 +179,20 @@ class BatchDriver:
     # ── wait ──
 
     def _listen(self) -> int:
+        """Install the signal handlers; returns the pipe's end that every signal makes readable."""
         reads, writes = os.pipe()
         os.set_blocking(reads, False)
         os.set_blocking(writes, False)
         signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for signum in END_SIGNALS:
-            if signal.getsignal(signum) != signal.SIG_IGN:  # as under nohup
+            if signal.getsignal(signum) != signal.SIG_IGN:  # leave those ignored that were, as under nohup
                 signal.signal(signum, self._note_signal)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)  # delivers what arrived since this program was started
         return reads
 
     def _note_signal(self, signum: int, _frame: object) -> None:
-        """A signal asks us to end. Only note it: it may come when an item has started and is not in `running` yet."""
+        """Only note that a signal asks us to end: an item may have started and not be in `running` yet."""
         self.second_signal = bool(self.signal)
         self.signal = self.signal or signum
         self.judge.stopping = self.judge.stopping or "interrupted"
@@ -223,13 +224,13 @@ class BatchDriver:
             os.read(self.wake, 4096)
         now = clock.now()
         for child in self.running:
-            child.keep_time(now)
+            child.end_if_due(now)
         if self.plan["caps"] and self.running and now >= self.looked_at + _LOOK_EVERY:
             self.looked_at = now
             exceeded = self.client.ask(do="spent")["over"]
             for child in self.running:
                 if child.item.digest.hex() in exceeded:
-                    child.spent(exceeded[child.item.digest.hex()])
+                    child.end_over_budget(exceeded[child.item.digest.hex()])
 
     # ── report ──
 
@@ -261,7 +262,7 @@ class BatchDriver:
         summary.skipped, summary.doubled = selection.skipped, selection.doubled
         summary.doubles = [f"{item.key} (line {item.line})" for item in selection.doubles]
         summary.waiting = [*summary.killed, *self._with_reasons(selection.in_doubt)]
-        summary.before = self._with_reasons(selection.aside)
+        summary.aside_before = self._with_reasons(selection.aside)
         more = not self.exhausted and (self.selection.next() or not self.selection.exhausted)
         unfinished = more or self.judge.waiting or summary.unfinished
         # A signal that came when nothing was left to do has stopped nothing.
@@ -283,7 +284,7 @@ class BatchDriver:
         return code
 
     def _with_reasons(self, found: list[tuple[str, bytes]]) -> list[tuple[str, str]]:
-        """Keys of items that earlier starts left, with the recorded reasons of the first ones, which are listed."""
+        """The keys of items that earlier starts left, with the recorded reasons of those that are listed."""
         reasons = {}
         try:
             if found:
@@ -295,7 +296,8 @@ class BatchDriver:
 
 
 def _known(files: dict[str, str]) -> dict[bytes, int]:
-    """An item's digest → its status, from files of 16-byte digests by the supervisor: a million take about 110 MB."""
+    """Digest → status of the recorded items, from the supervisor's files of 16-byte digests. A million take about
+    110 MB of memory."""
     known: dict[bytes, int] = {}
     for name, status in ((DONE, Selection.DONE), (IN_DOUBT, Selection.DOUBT), (SET_ASIDE, Selection.ASIDE)):
         with open(files[name], "rb") as file:

@@ -1,4 +1,4 @@
-"""One item's command: started, ended on time, its output kept until it has ended."""
+"""One item's command: start it, end it at its timeout, keep its output until it has ended."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ...shared.batches.items import BatchItem
 RESULT = 1024  # bytes of standard output that are kept as an item's result
 
 _FITS_PIPE = 4096  # bytes that fit into a pipe before anything reads it
-_FITS_ENVIRONMENT = 100_000
-_TAIL = 4096
-_REPORT = 1 << 18
+_FITS_ENVIRONMENT = 100_000  # bytes of an item that NIGHTLATCH_ITEM can carry
+_COMPLAINT = 4096  # bytes, at the end of standard error, that say why an item failed
+_USAGE = 1 << 18  # bytes, at the end of standard output, in which an agent's usage is looked for
 _PIECE = 1 << 16  # bytes of a line that are copied at once
 
 
 class ItemProcess:
-    """In its own process group. Its output is shown when it ends, so that items that run at once do not mix theirs."""
+    """Has its own process group. Its output is shown when it ends, so that items running at once do not mix theirs."""
 
     def __init__(
         self,
@@ -37,15 +37,15 @@ class ItemProcess:
         *,
         timeout: float | None,
         grace: float,
-        workspace: str = "",  # where it runs; "" for here
+        workspace: str = "",  # the folder it runs in; "" for the current one
     ) -> None:
         self.item, self.tries, self._env, self.workspace = item, tries, env, workspace
         self._argv, self._timeout, self._grace = argv, timeout, grace
         self.exit_code = 0  # 128 + N if signal N ended it
         self.timed_out = self.over_budget = False
-        self.killed = False  # not by us: the whole batch is being ended, or the kernel is out of memory
+        self.killed = False  # by SIGKILL, and not ours: the whole batch is being ended, or the kernel is out of memory
         self._pid = 0
-        self._why = ""
+        self._why = ""  # why we ended it, or could not start it
         self._end_at = self._kill_at = float("inf")
         self._out: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the item runs
         self._err: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115
@@ -108,9 +108,10 @@ class ItemProcess:
 
     @property
     def next_at(self) -> float:
+        """When to call `end_if_due`."""
         return min(self._end_at, self._kill_at)
 
-    def keep_time(self, now: float) -> None:
+    def end_if_due(self, now: float) -> None:
         if now >= self._kill_at:
             self._signal(signal.SIGKILL)
             self._kill_at = float("inf")
@@ -126,8 +127,7 @@ class ItemProcess:
         self._end_at, self._kill_at = float("inf"), clock.now() + self._grace
         self._signal(signal.SIGTERM)
 
-    def spent(self, cap: str) -> None:
-        """It has used more than its budget: end it."""
+    def end_over_budget(self, cap: str) -> None:
         if not self.over_budget:
             self.over_budget = True
             self.end(f"its budget {cap} is spent")
@@ -153,25 +153,25 @@ class ItemProcess:
 
     def tail(self) -> bytes:
         """The end of its standard output, where an agent reports its usage."""
-        self._out.seek(max(self._out.seek(0, os.SEEK_END) - _REPORT, 0))
+        self._out.seek(max(self._out.seek(0, os.SEEK_END) - _USAGE, 0))
         return self._out.read()
 
     def complaint(self) -> str:
         """The end of its standard error."""
-        self._err.seek(max(self._err.seek(0, os.SEEK_END) - _TAIL, 0))
+        self._err.seek(max(self._err.seek(0, os.SEEK_END) - _COMPLAINT, 0))
         return self._err.read().decode(errors="backslashreplace")
 
-    def show(self, *, aside: bool = False, as_data: bool = False) -> None:
-        """Show what it printed, each line with the item's name, and close the files. `aside`: all of it on standard
-        error. `as_data`: standard output as it came, since a file or another program gets it."""
-        name = f"{printable(self.item.key)} | ".encode(errors="surrogateescape")
-        for source, screen in ((self._out, sys.stderr if aside else sys.stdout), (self._err, sys.stderr)):
+    def show(self, *, all_on_stderr: bool = False, as_data: bool = False) -> None:
+        """Show what it printed, each line with the item's key, and close the files. `as_data`: standard output
+        unchanged, since a file or another program reads it."""
+        prefix = f"{printable(self.item.key)} | ".encode(errors="surrogateescape")
+        for source, screen in ((self._out, sys.stderr if all_on_stderr else sys.stdout), (self._err, sys.stderr)):
             source.seek(0)
             screen.flush()
             if as_data and screen is sys.stdout:
                 shutil.copyfileobj(source, screen.buffer)
             else:
-                _copy_named(source, screen.buffer, name)
+                _copy_prefixed(source, screen.buffer, prefix)
             screen.flush()
             source.close()
 
@@ -184,13 +184,13 @@ class ItemProcess:
             pass  # nothing of it is left; macOS refuses to signal a group of zombies
 
 
-def _copy_named(source: BinaryIO, screen: BinaryIO, name: bytes) -> None:
-    line = b"\n"
+def _copy_prefixed(source: BinaryIO, screen: BinaryIO, prefix: bytes) -> None:
+    last = b"\n"
     while piece := source.readline(_PIECE):
-        screen.write((name if line.endswith(b"\n") else b"") + piece)
-        line = piece
-    if not line.endswith(b"\n"):
-        screen.write(b"\n")  # the next item begins a line
+        screen.write((prefix if last.endswith(b"\n") else b"") + piece)
+        last = piece
+    if not last.endswith(b"\n"):
+        screen.write(b"\n")  # so that the next item begins a new line
 
 
 def _readable(data: bytes) -> int:

@@ -1,4 +1,4 @@
-"""An item's workspace, and where its result goes: in the driver, which knows the item's fields."""
+"""Items' workspaces, and where their results are published: in the driver, which knows the items' fields."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...shared.batches.template import BadItem, Template
 
 
 class ItemWorkspaces:
-    """`FROM=TO` with placeholders, for each item; and a fresh folder in `home` for each of its tries."""
+    """Fills the placeholders of --publish for an item, and makes a fresh folder in `home` for each of its tries."""
 
     def __init__(self, publish: list[str], home: str) -> None:
         self._home = home
@@ -20,7 +20,7 @@ class ItemWorkspaces:
 
     def targets(self, content: Any) -> list[str]:
         """What is published where, as `FROM=TO` with the fields filled in."""
-        return [f"{_fill(source, content, 'FROM')}={_place(to, content)}" for source, to in self._pairs]
+        return [f"{_fill(source, content, 'FROM')}={_target(to, content)}" for source, to in self._pairs]
 
     def make(self, item: BatchItem, tries: int) -> str:
         path = self._path(item, tries)
@@ -29,7 +29,7 @@ class ItemWorkspaces:
         return path
 
     def remove(self, item: BatchItem, tries: int) -> None:
-        """Remove the workspaces of all its tries: it is done."""
+        """Remove the workspaces of all tries of an item that is done."""
         for number in range(1, tries + 1):
             treecopy.remove(self._path(item, number))
 
@@ -71,6 +71,6 @@ def _fill(template: Template, content: Any, what: str) -> str:
     return template.fill(values)
 
 
-def _place(template: Template, content: Any) -> str:
+def _target(template: Template, content: Any) -> str:
     to = _fill(template, content, "TO")
     return to if "://" in to else os.path.abspath(to) + ("/" if to.endswith("/") else "")

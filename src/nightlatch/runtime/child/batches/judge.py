@@ -1,4 +1,4 @@
-"""How an item ended, and what follows: for its record, for another try, for the batch."""
+"""Judges how an item ended: what is recorded, whether it is tried again, whether the batch stops."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .item_process import ItemProcess
 from .item_workspaces import ItemWorkspaces
 from .summary import Summary
 
-_NOT_THE_ITEMS_FAULT = (126, 127)  # its command cannot be started
+_NOT_THE_ITEMS_FAULT = (126, 127)  # exit codes of a command that cannot be started
 
 
 class Judge:
@@ -42,6 +42,7 @@ class Judge:
         self.stopping = ""  # why nothing more is started
 
     def verdicts(self, ended: list[ItemProcess]) -> list[list[Any]]:
+        """The records to write: of the items that ended, and of those that the breaker no longer sets aside."""
         return [self._judge(child) for child in ended] + self._obey_breaker()
 
     def unreadable(self, bad: BadItem) -> None:
@@ -66,7 +67,7 @@ class Judge:
         return [[*record[:2], FAILED, *record[3:]] for record in freed]
 
     def _judge(self, child: ItemProcess) -> list[Any]:
-        """The record of how an item ended; the batch is stopped if that requires it."""
+        """Returns the record of how an item ended; stops the batch if necessary."""
         item, code = child.item, child.exit_code
         complaint = ""
         if self.plan["meter"] == "output":
@@ -82,21 +83,21 @@ class Judge:
             self.summary.done += 1
             self.breaker.add(item.key, "")
             return [item.digest.hex(), item.key, DONE, child.tries, code, child.result(), ""]
-        doubt = [item.digest.hex(), item.key, IN_DOUBT, child.tries, code, "", child.reason]
+        in_doubt = [item.digest.hex(), item.key, IN_DOUBT, child.tries, code, "", child.reason]
         if code == IN_DOUBT_ITSELF:
             self.summary.doubts.append((item.key, child.complaint() or child.reason))
-            return doubt
+            return in_doubt
         if child.killed and self.plan["lost"] == "doubt":
             # Treat it as lost: whatever killed it may be about to kill the batch too.
             self.summary.killed.append((item.key, child.reason))
-            return doubt
+            return in_doubt
         may_retry = child.tries <= self.plan["retries"] and not child.over_budget
         reply = self.client.ask(do="item-report", digest=item.digest.hex(), again=may_retry)
         again = not child.over_budget and (child.timed_out or retry.worth_another(FAILED, code))
         return self._fail(child, reply["failure"], reply, again=again)
 
     def _publish(self, child: ItemProcess) -> dict[str, Any]:
-        """Publish its result: only then is an item done. Returns {}, or why it did not land."""
+        """Publish the item's result: only then is it done. Returns {}, or the reply that says why it was not."""
         if not self.workspaces:
             return {}
         item = child.item
@@ -126,8 +127,8 @@ class Judge:
             pause = retry.pause(child.tries, base=self.plan["backoff"], chance=chance, at_least=retry_after)
             self.waiting.append((clock.now() + pause, item, child.tries))
             return record
-        last = "" if reason in child.complaint() else _last(child.complaint())
-        shown = (item.key, why or f"{reason}{last}")
+        last_line = "" if reason in child.complaint() else _last_line(child.complaint())
+        shown = (item.key, why or f"{reason}{last_line}")
         if child.workspace:
             record[6] = f"{reason}. Its workspace: {child.workspace}"
         if again or code in _NOT_THE_ITEMS_FAULT:
@@ -162,6 +163,6 @@ class Judge:
         self.waiting.clear()
 
 
-def _last(complaint: str) -> str:
+def _last_line(complaint: str) -> str:
     lines = [line.strip() for line in complaint.splitlines() if line.strip()]
     return f": {lines[-1][:200]}" if lines else ""

@@ -1,4 +1,4 @@
-"""The summary of a batch: how many items of each outcome, which ones failed, and the command that goes on."""
+"""The summary of a batch: how many items of each outcome, which ones failed, and the command that continues it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from ....core import advice, effects
 from ....core.printable import printable
 
-_NAMED = 10  # items that are named; the ledger knows them all
-LISTED = 200  # of each, in JSON
+_NAMED = 10  # items that a line names; the ledger has them all
+LISTED = 200  # items of each status that the JSON lists
 
 
 class Summary:
@@ -18,27 +18,27 @@ class Summary:
         self.done = self.skipped = self.doubled = 0
         self.failed: list[tuple[str, str]] = []  # (key, why): the next start does them again
         self.aside: list[tuple[str, str]] = []  # the next start does not: their failure is permanent
-        self.before: list[tuple[str, str]] = []  # set aside by an earlier start
-        self.doubts: list[tuple[str, str]] = []  # by their command's own report
+        self.aside_before: list[tuple[str, str]] = []  # set aside by an earlier start
+        self.doubts: list[tuple[str, str]] = []  # in doubt, as their command reported
         self.killed: list[tuple[str, str]] = []  # from outside: nobody knows whether they acted
         self.waiting: list[tuple[str, str]] = []  # killed, or in doubt since an earlier start: they need a person
-        self.doubles: list[str] = []
-        self.unrecorded: list[str] = []
-        self.stopped = ""
+        self.doubles: list[str] = []  # the first items whose key had occurred before
+        self.unrecorded: list[str] = []  # keys of items whose end could not be recorded
+        self.stopped = ""  # why not all items were tried
 
     @property
     def unfinished(self) -> bool:
-        return bool(self.failed or self.aside or self.before or self.doubts or self.waiting or self.unrecorded)
+        return bool(self.failed or self.aside or self.aside_before or self.doubts or self.waiting or self.unrecorded)
 
     def short(self) -> str:
-        doubt, aside = len(self.doubts) + len(self.waiting), len(self.aside) + len(self.before)
+        doubt, aside = len(self.doubts) + len(self.waiting), len(self.aside) + len(self.aside_before)
         text = f"{self.done} done, {self.skipped} skipped, {len(self.failed)} failed, {doubt} in doubt"
         return text + (f", {aside} set aside" if aside else "")
 
     def text(self) -> str:
         lines = [f"nightlatch: {self.name}: {self.short()}" + (f" ({self.stopped})" if self.stopped else "")]
         lines += _listed("failed", _named(self.failed), len(self.failed))
-        aside = [*self.aside, *self.before]
+        aside = [*self.aside, *self.aside_before]
         lines += _listed("set aside, they failed for good", _named(aside), len(aside))
         lines += _listed("in doubt, as their command reported", [key for key, _ in self.doubts])
         lines += _listed("in doubt, not done again", _named(self.waiting), len(self.waiting))
@@ -52,7 +52,7 @@ class Summary:
                 lines.append(f"  or for all that wait: {every}   (or failed, or again)")
         if self.failed or self.doubts or self.stopped or self.unrecorded:
             lines.append(f"  go on with what is unfinished{self.items_too}: {self.again}")
-        if self.aside or self.before:
+        if self.aside or self.aside_before:
             lines.append(f"  also with what was set aside{self.items_too}: {self.again_with('--retry-failed')}")
         return "\n".join(lines)
 
@@ -65,7 +65,7 @@ class Summary:
         by_status = {
             "failed": self.failed,
             "in-doubt": [*self.doubts, *self.waiting, *((key, "ended, but not recorded") for key in self.unrecorded)],
-            "needs-attention": [*self.aside, *self.before],
+            "needs-attention": [*self.aside, *self.aside_before],
         }
         return {
             "version": 1,
@@ -91,11 +91,11 @@ class Summary:
             return 128 + signum
         if self.doubts or self.waiting or self.unrecorded:
             return 76
-        return 1 if self.failed or self.aside or self.before or self.stopped else 0
+        return 1 if self.failed or self.aside or self.aside_before or self.stopped else 0
 
 
 def _named(found: list[tuple[str, str]]) -> list[str]:
-    """The first of them; a shared reason is given once."""
+    """The keys that are named, with their reasons; a shared reason is given once."""
     alike: dict[str, list[str]] = {}
     for key, why in found[:_NAMED]:
         alike.setdefault(why, []).append(key)

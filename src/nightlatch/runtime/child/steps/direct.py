@@ -2,8 +2,8 @@
 
 A request to the supervisor and its reply take about as long as the write, so this doubles the rate. The job writes the
 same rows, by the same code, behind the same fence; threads that write at once share a commit. It does so for steps and
-nested runs, in plain calls: an event loop, which must not wait for a disk, goes on asking the supervisor. And only
-where the ledger opens without a secret: the password in a store's URL is for the supervisor alone.
+nested runs, in plain calls only: an event loop must not wait for a disk, so there the supervisor writes. And only if
+the ledger opens without a secret: the password in a store's URL is for the supervisor alone.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from .direct_writer import DirectWriter
 
-_AFTER = 8  # requests: opening a ledger takes longer than sending these
+_OPEN_AFTER = 8  # requests: opening a ledger takes longer than sending this many
 
 
 class RecordRequest(SupervisorRequest):
-    """A request that the job can write to the ledger itself."""
+    """A request whose record the job can write to the ledger itself."""
 
     __slots__ = ()
 
@@ -33,18 +33,18 @@ class RecordRequest(SupervisorRequest):
 
 
 class _Direct:
-    """Opens this process's direct writer when there is enough to write. For all its threads."""
+    """Opens the direct writer, one for all threads of this process, when there is enough to write."""
 
     def __init__(self) -> None:
-        self._requests, self._made_by = 0, os.getpid()
+        self._requests, self._owner_pid = 0, os.getpid()
         self._writer: DirectWriter | None = None
 
     def write(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """The reply, once it is recorded and durable; None: ask the supervisor."""
-        if self._made_by != os.getpid():
+        """Record the request durably and return the reply; None if the supervisor has to be asked."""
+        if self._owner_pid != os.getpid():
             return None  # a fork has the parent's locks in whatever state they were
         self._requests += 1
-        if self._requests == _AFTER:
+        if self._requests == _OPEN_AFTER:
             self._begin()
         return self._writer.write(request) if self._writer else None
 
@@ -53,7 +53,7 @@ class _Direct:
         if reply["ledger"].startswith("/"):
             self._open(reply)
         elif reply["ledger"]:
-            # A driver has to be imported, and a connection made: until then the supervisor records.
+            # A server: until its driver is imported and the connection made, the supervisor records.
             from threading import Thread
 
             Thread(target=self._open, args=(reply,)).start()

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from ....ledger.step_log import Step
 
 _REPORT_EVERY = 0.25  # seconds between two reports to the supervisor that the work goes on
-_COUNT_EVERY = 1.0  # and between two reports of how far a map is
+_COUNT_EVERY = 1.0  # seconds between two reports of how far a map is
 
 
 def opened(reply: dict[str, str]) -> DirectWriter | None:
-    """None if the ledger cannot be opened from here, in a sandbox for example."""
+    """The writer; None if the ledger cannot be opened from here, in a sandbox for example."""
     address = reply["ledger"]
     if inode(address) != reply["inode"]:
         return None
@@ -36,8 +36,8 @@ def opened(reply: dict[str, str]) -> DirectWriter | None:
         run = ledger.run(os.environ["NIGHTLATCH_RUN"])
     except (Error, ImportError):
         return None
-    mine = run and run.status == statuses.RUNNING and os.environ["NIGHTLATCH_SOCKET"].endswith("/" + run.grant[:24])
-    return DirectWriter(ledger, run, reply["store"]) if run and mine else None
+    is_ours = run and run.status == statuses.RUNNING and os.environ["NIGHTLATCH_SOCKET"].endswith("/" + run.grant[:24])
+    return DirectWriter(ledger, run, reply["store"]) if run and is_ours else None
 
 
 class DirectWriter:
@@ -49,6 +49,7 @@ class DirectWriter:
         self._reported_at = self._counted_at = clock.now()
 
     def write(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        """The reply, once the request is recorded; None if the supervisor has to record it."""
         if request["do"] == "step" and not request.get("run"):
             steps = [step_log.step(*step) for step in request["steps"]]
             if any([reason for *_, reason in steps]):
@@ -72,7 +73,7 @@ class DirectWriter:
             return self._nested_writer
 
     def _report(self, request: dict[str, Any]) -> None:
-        """Report to the supervisor that the work goes on, for the watch, and how far a map is, for people."""
+        """Report to the supervisor how far a map is, or at least that the work goes on, so that it sees no stall."""
         now = clock.now()
         if request.get("of") and (now - self._counted_at > _COUNT_EVERY or request["last"]):
             self._counted_at = self._reported_at = now
@@ -93,37 +94,37 @@ class _NestedWriter:
             _RunLease(run, store), ledger, run, os.path.dirname(os.environ["NIGHTLATCH_SOCKET"]),
             redaction.secrets(os.environ).text,
         )  # fmt: skip
-        self._turns: GroupCommit[_Waiting] = GroupCommit(self._record)
+        self._commits: GroupCommit[_Waiting] = GroupCommit(self._record)
         self._wake = allocate_lock()
         self._wake.acquire()
-        start_new_thread(self._keep_time, ())
+        start_new_thread(self._write_beginnings, ())
 
     def write(self, request: dict[str, Any]) -> dict[str, Any] | None:
         from ...shared.replies import reply
 
         if request["do"] == "open":
-            opened = reply(lambda _: self._runs.open(request["key"]), {})
+            begun = reply(lambda _: self._runs.open(request["key"]), {})
             if self._wake.locked():
                 self._wake.release()
-            return checked(opened)
+            return checked(begun)
         if not self._runs.is_open(request["run"]):
             return None  # the supervisor has opened it
         if request["do"] == "known":
             return checked(reply(lambda _: self._runs.recorder(request["run"]).known(), {}))
         waiting = _Waiting(request)
-        self._turns.take(waiting)
+        self._commits.take(waiting)
         return checked(waiting.reply)
 
     def _record(self, several: Any) -> None:
         for one, reply in zip(several, self._runs.record([one.request for one in several]), strict=True):
             one.reply = reply
 
-    def _keep_time(self) -> None:
-        """Write the beginnings that have waited long enough."""
+    def _write_beginnings(self) -> None:
+        """In a thread: write beginnings of nested runs that have waited long enough."""
         while True:
             self._wake.acquire()
-            while (again := self._runs.tick(clock.now())) < float("inf"):
-                time.sleep(max(again - clock.now(), 0.005))
+            while (next_at := self._runs.tick(clock.now())) < float("inf"):
+                time.sleep(max(next_at - clock.now(), 0.005))
 
 
 class _Waiting:
@@ -134,11 +135,11 @@ class _Waiting:
 
 
 class _RunLease:
-    """The run's lease, in a process of the run."""
+    """The run's lease, as a process of the run sees it."""
 
     def __init__(self, run: RunRow, store: Store) -> None:
         self.name, self.grant, self.store = run.job, run.grant, store
         self.holder: Holder = run.holder
 
     def check(self) -> None:
-        """Nothing here: every write checks that the lease is still held."""
+        """Does nothing: every write checks that the lease is still held."""

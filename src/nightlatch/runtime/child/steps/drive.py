@@ -1,6 +1,7 @@
 """Work that is written once and driven either by plain calls or by an event loop.
 
-It is a generator that yields a `SupervisorRequest`, a `UserCall` or a `Sleep`, and receives the result.
+Such work is a generator that yields a `SupervisorRequest`, a `UserCall` or a `Sleep`, and receives the result. `drive`
+gets it by a plain call of `now()`, `drive_async` by awaiting `later()`.
 """
 
 from __future__ import annotations
@@ -19,12 +20,10 @@ if TYPE_CHECKING:
     T = TypeVar("T")
     Work = Generator["SupervisorRequest | UserCall | Sleep", Any, T]
 
-_COROUTINE = 0x80  # as inspect.CO_COROUTINE
+_COROUTINE = 0x80  # inspect.CO_COROUTINE, without the slow import
 
 
 class SupervisorRequest:
-    """A request to the supervisor."""
-
     __slots__ = ("request",)
 
     def __init__(self, **request: Any) -> None:
@@ -40,7 +39,7 @@ class SupervisorRequest:
 
 
 class UserCall:
-    """The user's function."""
+    """A call of the user's function."""
 
     __slots__ = ("args", "function", "kwargs")
 
@@ -50,8 +49,8 @@ class UserCall:
     def now(self) -> Any:
         try:
             result = self.function(*self.args, **self.kwargs)
-        except OnlyPlanned as read:
-            return read.planned  # in a dry-run: a value made from an unknown result is unknown too
+        except OnlyPlanned as unknown:
+            return unknown.planned  # in a dry-run: a value made from an unknown result is unknown too
         if hasattr(type(result), "__await__"):
             raise _unawaited(self.function, result)
         return result
@@ -60,8 +59,8 @@ class UserCall:
         try:
             result = self.function(*self.args, **self.kwargs)
             return await result if hasattr(type(result), "__await__") else result
-        except OnlyPlanned as read:
-            return read.planned
+        except OnlyPlanned as unknown:
+            return unknown.planned
 
 
 def _unawaited(function: object, result: Any) -> Exception:
@@ -125,7 +124,7 @@ async def drive_async(work: Work[T]) -> T:
 
 
 def call(work: Work[Any], *functions: object) -> Any:
-    """Drive it by plain calls; if one of the user's functions is a coroutine function, return a coroutine instead."""
+    """Drive the work by plain calls, or return a coroutine if one of the user's functions is a coroutine function."""
     return drive_async(work) if any(map(is_async, functions)) else drive(work)
 
 

@@ -1,7 +1,7 @@
 """`run.map`: call a function for each unfinished item, several at a time.
 
 Workers share one list. A worker reports the item that has ended and the one it begins in one request, so that an item
-costs one commit; requests of several workers that come together cost one commit for all.
+costs one commit; requests that several workers send at the same time share a commit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ R = TypeVar("R")
 Key = str | Callable[[Any], Any] | None
 
 _DEATHS = 3  # attempts that died while the same item ran, after which it is set aside
-_NAMED = 5  # failures that the error lists
+_NAMED = 5  # items that a message names
 
 
 class Failed:
@@ -72,7 +72,7 @@ class Map:
         self._key = key
         self._lock = Lock()
         self._todo: list[tuple[int, str, str]] = []  # index, key, digest of the items to do
-        self._same: dict[str, list[int]] = {}  # digest → the items that have it
+        self._by_digest: dict[str, list[int]] = {}  # digest → indexes of the items that have it
         self._breaker, self._done = Breaker(), 0
         self.results: Results[Any] = Results(len(self._items))
 
@@ -80,25 +80,25 @@ class Map:
         """Find the items to do; returns how many there are."""
         self._retry = retry
         yield from self._memory.load()
-        digest_of = _digests(self._key, self._name)
+        key_and_digest = _key_function(self._key, self._name)
         for index, item in enumerate(self._items):
             try:
-                key, digest = digest_of(item)
+                key, digest = key_and_digest(item)
             except Exception as error:  # noqa: BLE001 - the user's function may make the key
                 why = str(error) if isinstance(error, BadItem | UsageError) else reason_of(error)
                 self._fail(Failed(f"item {index}", item, error, f"it has no key: {why}"))
                 continue
-            indexes = self._same.setdefault(digest, [])
+            indexes = self._by_digest.setdefault(digest, [])
             indexes.append(index)
             if len(indexes) > 1:
                 self.results.duplicates.append(key)
                 self._done += digest in self._memory.done
                 continue
-            known = self._memory.recall(digest)
-            if known is None:
+            recorded = self._memory.recall(digest)
+            if recorded is None:
                 self._todo.append((index, key, digest))
             else:
-                self.results[index] = loads(known)
+                self.results[index] = loads(recorded)
                 self._done += 1
         if self.results.duplicates:
             count, names = len(self.results.duplicates), ", ".join(self.results.duplicates[:_NAMED])
@@ -115,37 +115,37 @@ class Map:
         ended: list[Any] = []
         while True:
             with self._lock:
-                place = None if self.results.stopped else self._todo.pop() if self._todo else None
+                taken = None if self.results.stopped else self._todo.pop() if self._todo else None
                 begun = []
-                if place:
-                    index, key, digest = place
+                if taken:
+                    index, key, digest = taken
                     deaths = self._memory.begun.get(digest, 0)
                     if deaths >= _DEATHS:
-                        # The count starts again: only a person starts the next attempt, and wants the item tried.
+                        # As failed, so that the count starts again: a person starts the next attempt, to try the item.
                         why = f"set aside: {deaths} attempts died while it was worked on"
                         ended.append([digest, key, FAILED, 0, "", why])
                         self._fail(Failed(key, self._items[index], None, why, aside=True))
                         continue
                     begun = [[digest, key, BEGUN, deaths + 1, "", ""]]
-                count = {"of": len(self._items), "done": self._done, "last": not place}
+                count = {"of": len(self._items), "done": self._done, "last": not taken}
             if ended or begun:
                 yield self._memory.record([*ended, *begun], message=self._name, **count)
-            if not place:
+            if not taken:
                 return
             ended = [(yield from self._do(index, key, digest))]
 
     def result(self, failures: str) -> Results[Any]:
-        for indexes in self._same.values():
+        for indexes in self._by_digest.values():
             for index in indexes[1:]:
                 self.results[index] = self.results[indexes[0]]
         if self.results.failed and failures == "raise":
-            raise self._sum()
+            raise self._failure()
         return self.results
 
     def stop(self, why: str) -> None:
         self.results.stopped = self.results.stopped or why
 
-    def _sum(self) -> MapFailed:
+    def _failure(self) -> MapFailed:
         waiting = [one for one in self.results.failed if one.aside]
         listed = waiting or self.results.failed
         what, more = "wait for a person" if waiting else "failed", len(listed) - _NAMED
@@ -161,7 +161,7 @@ class Map:
             self.results,
         )
         for first, *_ in by_reason.values():
-            if first.error:  # its traceback is recorded with the run's, and shown with it
+            if first.error:  # this traceback is recorded and shown with the run's
                 failed.add_note(f"\nitem {printable(first.key)}:\n{trace_of(first.error).rstrip()}")
         if waiting:
             failed.exit_code = InDoubt.exit_code
@@ -194,7 +194,7 @@ class Map:
             with self._lock:
                 self.results[index] = as_recorded(result, text)
                 self._breaker.add(digest, "")
-                self._done += len(self._same[digest])  # with those that share its key
+                self._done += len(self._by_digest[digest])  # with those that share its key
                 self._memory.done[digest] = text
             return [digest, key, DONE, tries, text, ""]
 
@@ -203,7 +203,7 @@ class Map:
 
 
 def _cancelled_await(raised: BaseException) -> Exception | None:
-    """The item's failure, if what it awaited was cancelled and not the map itself. None: the map must stop."""
+    """The item's failure, if what the item awaited was cancelled; None if the map itself was, and must stop."""
     asyncio = sys.modules.get("asyncio")
     if asyncio is None or not isinstance(raised, asyncio.CancelledError):
         return None
@@ -219,25 +219,25 @@ def _cancelled_await(raised: BaseException) -> Exception | None:
 
 
 def needs_person(error: BaseException) -> bool:
-    """Does it need a person?"""
+    """Does the error need a person's decision?"""
     return isinstance(error, Error) and error.exit_code == InDoubt.exit_code
 
 
 def run_threads(work: Map, concurrency: int, drive: Callable[[Work[None]], None]) -> None:
-    """Run the workers in threads that see the caller's context; what stops one first stops all."""
+    """Run the workers in threads that see the caller's context; the first error stops all and is raised."""
     import contextvars
     from threading import Thread
 
     errors: list[BaseException] = []
 
-    def one() -> None:
+    def worker() -> None:
         try:
             drive(work.worker())
         except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
             work.stop("it was stopped")
             errors.append(error)
 
-    threads = [Thread(target=contextvars.copy_context().run, args=(one,), daemon=True) for _ in range(concurrency)]
+    threads = [Thread(target=contextvars.copy_context().run, args=(worker,), daemon=True) for _ in range(concurrency)]
     for thread in threads:
         thread.start()
     try:
@@ -250,26 +250,26 @@ def run_threads(work: Map, concurrency: int, drive: Callable[[Work[None]], None]
         raise errors[0]
 
 
-def _digests(key: Key, name: str) -> Callable[[Any], tuple[str, str]]:
+def _key_function(key: Key, name: str) -> Callable[[Any], tuple[str, str]]:
     """A function from an item to its readable key and the key's digest."""
     if isinstance(key, str):
         template = Template(key)
         if not template.fields:
             raise UsageError(f"the key {key!r} is the same for every item: name fields, as in '{{site}}/{{slug}}'")
 
-        def filled(item: Any) -> tuple[str, str]:
+        def from_template(item: Any) -> tuple[str, str]:
             plain = isinstance(item, str | int | float | list | tuple | Mapping)
             values = template.values(item if plain else vars(item))
             return template.fill(values), derive("map", name, key, values)[:32]
 
-        return filled
+        return from_template
 
-    def made(item: Any) -> tuple[str, str]:
+    def from_item(item: Any) -> tuple[str, str]:
         found = key(item) if key else item
         shown = found if isinstance(found, str) else json.dumps(found, default=str)
         return shown[:1000], derive("map", name, found)[:32]
 
-    return made
+    return from_item
 
 
 def _name(function: object) -> str:

@@ -20,15 +20,15 @@ def handle(run: Run, key: str, call: UserCall) -> Work[Any]:
     reply = yield RecordRequest(do="open", key=key)
     if reply["status"] == "done":
         return loads(reply["result"]) if reply["result"] else None
-    name = reply["run"]
+    run_id = reply["run"]
     try:
-        with run._nested(name, key, reply["attempt"]):
+        with run._nested(run_id, key, reply["attempt"]):
             result = yield call
         text = serialised("run", key, result)
     except BaseException as error:
         status = statuses.NEEDS_ATTENTION if needs_person(error) else statuses.FAILED
         trace = "".join(traceback.format_exception(error))
-        yield RecordRequest(do="close", run=name, status=status, reason=reason_of(error), traceback=trace)
+        yield RecordRequest(do="close", run=run_id, status=status, reason=reason_of(error), traceback=trace)
         raise
-    yield RecordRequest(do="close", run=name, status=statuses.SUCCEEDED, result=text)
+    yield RecordRequest(do="close", run=run_id, status=statuses.SUCCEEDED, result=text)
     return as_recorded(result, text)

@@ -11,7 +11,7 @@ from ....core.effects import DONE, FAILED
 from ....core.keys import key as derive
 from ....errors import Busy, UsageError
 from ....system import clock, light
-from ..planned import loads, plain
+from ..planned import encode_planned, loads
 from .direct import RecordRequest
 from .drive import Sleep, SupervisorRequest, UserCall, call
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 LONGEST_RESULT = 1_000_000  # characters of JSON
 _LONGEST_PAUSE = 60.0  # seconds; only a server may ask for more
-_encode = light.encoder(plain, nan=False)
-_PLAIN = (str, int, bool, type(None))
-_DATA = (*_PLAIN, float, bytes, tuple, list, dict)
+_encode = light.encoder(encode_planned, nan=False)
+_PLAIN = (str, int, bool, type(None))  # come back from JSON as they were
+_DATA = (*_PLAIN, float, bytes, tuple, list, dict)  # compared by value, if a function captured them
 
 
 class StepMemory:
@@ -40,7 +40,7 @@ class StepMemory:
         self.run = run  # a nested run's id; "" for the supervisor's run
         self.item = os.environ.get("NIGHTLATCH_STEP")  # a batch's items share a run, and each has its own steps
         self.done: dict[str, str] = {}  # digest → the result as JSON
-        self.begun: dict[str, int] = {}  # digest → how many attempts died while it was begun
+        self.begun: dict[str, int] = {}  # digest → how many attempts died while this step ran
         self._loaded = attempt <= 1  # the first attempt has nothing to load
         self._uses: dict[str, tuple[str, Any]] = {}
 
@@ -71,17 +71,20 @@ class StepMemory:
     def step(
         self, key: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], retry: Retry
     ) -> Any:
-        """What `Run.step` does, without an import in every call."""
+        """The work of `Run.step`; here, so that a call imports nothing."""
         checks.function(function, "what a step calls")
         check_retry(retry)
         return call(step(self, key, UserCall(function, args, kwargs), retry), function)
 
-    def use(self, key: str, digest: str, wanted: UserCall) -> None:
-        """Refuse a key used for two pieces of work: with another function or arguments the result would be wrong."""
+    def check_use(self, key: str, digest: str, wanted: UserCall) -> None:
+        """Refuse a key that this run used with another function or arguments: its result would be wrong."""
         function = wanted.function
-        mine = (getattr(function, "__qualname__", repr(function)), (wanted.args, wanted.kwargs, _captured(function)))
-        before = self._uses.setdefault(digest, mine)
-        if before is not mine and not _same(before, mine):
+        use = (
+            getattr(function, "__qualname__", repr(function)),
+            (wanted.args, wanted.kwargs, _captured(function)),
+        )
+        before = self._uses.setdefault(digest, use)
+        if before is not use and not _same(before, use):
             raise UsageError(
                 f"the step {key!r} was used for other work in this run ({before[0]}). A key names one piece of work: "
                 f"give this one another key, as in {key + '/2'!r}"
@@ -92,10 +95,10 @@ def step(memory: StepMemory, key: str, wanted: UserCall, retry: Retry) -> Work[A
     """Call the function unless its result is recorded, and record the result."""
     digest = digest_of(key, memory.item)
     yield from memory.load()
-    memory.use(key, digest, wanted)
-    known = memory.recall(digest)
-    if known is not None:
-        return loads(known)
+    memory.check_use(key, digest, wanted)
+    recorded = memory.recall(digest)
+    if recorded is not None:
+        return loads(recorded)
     tries = 0
     while True:
         tries += 1
@@ -128,7 +131,7 @@ def check_retry(retry: object) -> None:
 
 
 def serialised(what: str, key: str, result: Any) -> str:
-    """As ASCII JSON, which every database stores unchanged."""
+    """The result as ASCII JSON, which every database stores unchanged."""
     try:
         text = _encode(result)
     except (TypeError, ValueError, RecursionError) as error:
@@ -160,7 +163,7 @@ def pause_after(retry: Retry, error: Exception, tries: int) -> float | None:
     if tries > retry or not is_transient:
         return None
     at_least = transient.retry_after(error.__cause__ or error, clock.wall())
-    # The chance keeps what failed together from trying together.
+    # Random, so that calls that failed together do not retry together.
     return rules.pause(tries, longest=_LONGEST_PAUSE, chance=os.urandom(1)[0] / 255, at_least=at_least)
 
 
@@ -173,30 +176,30 @@ def reason_of(error: BaseException) -> str:
 
 
 def trace_of(error: BaseException) -> str:
-    """Its traceback, from the first frame that is not of this package."""
+    """The error's traceback, from the first frame outside this package."""
     import traceback
 
-    ours = os.path.dirname(os.path.dirname(checks.__file__)) + os.sep  # the package
+    package = os.path.dirname(os.path.dirname(checks.__file__)) + os.sep
     trace = error.__traceback__
-    while trace and trace.tb_next and trace.tb_frame.f_code.co_filename.startswith(ours):
+    while trace and trace.tb_next and trace.tb_frame.f_code.co_filename.startswith(package):
         trace = trace.tb_next
     return "".join(traceback.format_exception(type(error), error, trace))
 
 
 def _captured(function: Any) -> Any:
-    """What a function uses besides its arguments: its object, and the variables that a lambda in a loop captured."""
+    """What a function uses besides its arguments: the object of a method, and what a lambda in a loop captured."""
     cells = getattr(function, "__closure__", None)
     if cells is None and type(function) is FunctionType:
         return None  # the common case, made fast
-    around = []
+    captured = []
     for cell in cells or ():
         try:
             found = cell.cell_contents
         except ValueError:  # not assigned yet
             continue
         if isinstance(found, _DATA):
-            around.append(found)
-    return getattr(function, "__self__", None), around
+            captured.append(found)
+    return getattr(function, "__self__", None), captured
 
 
 def _same(before: tuple[str, Any], now: tuple[str, Any]) -> bool:

@@ -1,6 +1,6 @@
 """The items of a batch: read one at a time, and identified by their key.
 
-Never all in memory: there may be a million. A line that cannot be read is reported by its number, and the rest goes on.
+They are never all in memory: there may be a million. A line that cannot be read is reported by its number.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from ....errors import UsageError
 from .template import BadItem, Template
 
 _ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "csv"}
-# A command exits with it when it does not know; the next start runs it again, and it checks, as `once` does.
+# Exit code of a command that does not know whether it acted. The next start runs it again, and the command checks.
 IN_DOUBT_ITSELF = 76
 _LONGEST_KEY = 1000
-_SHOWN = 50  # names of fields in a message
-_LOOKED_AT = 8192  # bytes, to find out what a file is
-_MARK = b"\xef\xbb\xbf"  # the byte order mark that Windows puts before UTF-8
-_WIDE = (b"\xff\xfe", b"\xfe\xff")  # byte order marks of UTF-16
+_SHOWN = 50  # fields that a message names
+_LOOKED_AT = 8192  # bytes at the beginning, which show what a file is
+_BOM = b"\xef\xbb\xbf"  # the byte order mark that Windows puts before UTF-8
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks of UTF-16
 _COMPARED = 1000  # fields that a misspelt one is compared with
 
 _decoder: Any = json.JSONDecoder()
 
-DONE, DOUBT, SEEN, ASIDE = 1, 2, 4, 8  # what is known of a digest
+DONE, DOUBT, SEEN, ASIDE = 1, 2, 4, 8  # bits: what is known of a digest
 
-Found = tuple[int, Any, bytes]  # line, content, digest: as little as it takes to skip a million of them
+Found = tuple[int, Any, bytes]  # line, content, digest; a tuple, since a million may be skipped
 
 
 @value(frozen=True, kw_only=True)
@@ -60,10 +60,10 @@ class ItemReader:
         except OSError as error:
             raise UsageError(f"the items in {self._path} cannot be read: {error.strerror}") from error
         first = self._first()
-        if b"\0" in first or first.startswith(_WIDE):
+        if b"\0" in first or first.startswith(_UTF16):
             raise UsageError(f"the items in {self._path} are not UTF-8 text, but {_kind(first)}. Nothing was done")
-        self._begins = len(_MARK) if first.startswith(_MARK) else 0
-        first = first[self._begins :]
+        self._offset = len(_BOM) if first.startswith(_BOM) else 0
+        first = first[self._offset :]
         self.format = self.format or ("jsonl" if first.lstrip()[:1] in (b"{", b"[") else "lines")
         if not key and self.format != "lines":
             raise UsageError("--key is missing: name the fields that say what an item is, as in --key '{site}/{slug}'")
@@ -77,7 +77,7 @@ class ItemReader:
     @property
     def lines(self) -> int:
         """About how many items there are."""
-        self._file.seek(self._begins)
+        self._file.seek(self._offset)
         if self.format != "csv":
             total, last = 0, b"\n"
             while chunk := self._file.read(1 << 20):
@@ -90,7 +90,7 @@ class ItemReader:
         return max(rows - 1, 0)
 
     def check(self, fields: list[str], where: str) -> None:
-        """Refuse a field that no item has. (A field that only some have is missed when such an item is read.)"""
+        """Refuse a field that no item has. (A field that only some items lack is reported when they are read.)"""
         known = dict.fromkeys(self._names)  # in their order
         if self.format == "jsonl":
             known = self._fields_of_lines({field.partition(".")[0] for field in fields if field})
@@ -108,10 +108,10 @@ class ItemReader:
                 )
 
     def _fields_of_lines(self, wanted: set[str]) -> dict[str, None]:
-        """The fields of the JSON lines, in their order: of as many as it takes to find those that are wanted."""
-        self._file.seek(self._begins)
+        """The fields of the JSON lines, in order, until all `wanted` are found. `wanted` itself if no line is JSON."""
+        self._file.seek(self._offset)
         found: dict[str, None] = {}
-        some = False
+        any_json = False
         for raw in self._file:
             if wanted <= found.keys():
                 break
@@ -119,21 +119,21 @@ class ItemReader:
                 content = json.loads(raw)
             except (ValueError, RecursionError):
                 continue  # reported as a bad item, with its line
-            some = True
+            any_json = True
             if isinstance(content, dict):
                 found |= dict.fromkeys(content)
-        return found if some else dict.fromkeys(wanted)
+        return found if any_json else dict.fromkeys(wanted)
 
     def __iter__(self) -> Iterator[Found | BadItem]:
         return self.unfinished({}, lambda _: None)
 
     def unfinished(self, known: dict[bytes, int], done: Callable[[int], None]) -> Iterator[Found | BadItem]:
-        """All but those that are DONE in `known`: these are marked there as seen, and counted by `done`.
+        """All items but those that are DONE in `known`, which are marked there as seen and counted by `done`.
 
         There may be a million of them, so the common line (an object whose fields are ASCII text) takes the shortest
         path, and every other line the careful one.
         """
-        self._file.seek(self._begins)
+        self._file.seek(self._offset)
         digest_of = Digest(self._template)
         if self.format == "jsonl" and digest_of.plain:
             yield from self._quickly(known, done, digest_of)
@@ -149,7 +149,7 @@ class ItemReader:
     def _quickly(
         self, known: dict[bytes, int], done: Callable[[int], None], digest_of: Digest
     ) -> Iterator[Found | BadItem]:
-        plain, several, nuls, copy = digest_of.plain, digest_of.nuls > 1, digest_of.nuls - 1, digest_of.begun.copy
+        plain, several, nuls, copy = digest_of.plain, digest_of.nuls > 1, digest_of.nuls - 1, digest_of.prefix.copy
         scan, look, seen, count = _decoder.scan_once, known.get, DONE | SEEN, 0
         for number, raw in enumerate(self._file, 1):
             try:
@@ -176,7 +176,7 @@ class ItemReader:
         done(count)
 
     def _carefully(self, number: int, raw: bytes, digest_of: Digest) -> Found | BadItem | None:
-        """Any line; None for a blank one."""
+        """What is in a line of any kind; None for a blank one."""
         content = self._text(number, raw)
         return None if content is None else self._found(number, content[0], digest_of)
 
@@ -189,7 +189,7 @@ class ItemReader:
             return self.bad(line, bad)
 
     def item(self, found: Found) -> BatchItem:
-        """The item to do, of what was found."""
+        """The item to do; raises `BadItem` if its key cannot be kept."""
         line, content, digest = found
         key = self._template.fill(self._template.values(content))
         if not key or len(key) > _LONGEST_KEY:
@@ -210,7 +210,7 @@ class ItemReader:
                 yield number, content[0]
 
     def _text(self, number: int, raw: bytes) -> tuple[Any] | None:
-        """The content of a line, or what is wrong with it; None for a blank line."""
+        """A tuple with the line's content (JSON's null too), or with a `BadItem`; None for a blank line."""
         if raw.isspace():
             return None
         try:
@@ -226,11 +226,11 @@ class ItemReader:
 
     def _check_names(self) -> None:
         """Read the first line, which names the fields."""
-        self._file.seek(self._begins)
+        self._file.seek(self._offset)
         first = next((raw for raw in self._file if not raw.isspace()), b"")
         # Spreadsheets write semicolons where the comma is the decimal separator.
         self._comma = next((comma for comma in ",;\t" if comma.encode() in first), ",")
-        self._file.seek(self._begins)
+        self._file.seek(self._offset)
         try:
             self._names = next(filter(None, self._csv()), [])
         except csv.Error as error:
@@ -271,7 +271,7 @@ class ItemReader:
 
 def _kind(first: bytes) -> str:
     """What the file is instead of UTF-8 text, and what to do."""
-    if first.startswith(_WIDE) or first[1::2].count(0) == len(first) // 2 or first[::2].count(0) == len(first) // 2:
+    if first.startswith(_UTF16) or first[1::2].count(0) == len(first) // 2 or first[::2].count(0) == len(first) // 2:
         return "in UTF-16: iconv -f UTF-16 -t UTF-8 converts it"
     if first.count(b"\0") > 1 and b"\n" not in first:
         return "lines that end with NUL: tr '\\0' '\\n' converts it"
@@ -280,14 +280,14 @@ def _kind(first: bytes) -> str:
 
 class Digest:
     """16 bytes that identify a template with its values. NUL, which no key may contain, separates the values, so that
-    (a/b, c) and (a, b/c) differ. Never change it: every finished item would look unfinished."""
+    (a/b, c) and (a, b/c) differ. Never change this: every finished item would look unfinished."""
 
     def __init__(self, template: Template) -> None:
         self._template = template
         # The common case, of which there may be a million: an object's own fields.
         self.plain: Any = itemgetter(*template.fields) if template.text.isascii() and all(template.fields) else None
         self.nuls = len(template.fields)
-        self.begun = blake2b(f"{template.text}\0".encode(errors="replace"), digest_size=16)
+        self.prefix = blake2b(f"{template.text}\0".encode(errors="replace"), digest_size=16)
 
     def __call__(self, content: Any) -> bytes:
         whole = "\0".join((self._template.text, *self._template.values(content)))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from .items import ASIDE, DONE, DOUBT, SEEN, BatchItem, ItemReader
 from .template import BadItem
 
-_NAMED = 10
+_NAMED = 10  # doubled items that the summary names
 
 
 class Selection:
     """The items to do, and counts of the others: done, in doubt, doubled, unreadable.
 
-    `known` maps digests to DONE, DOUBT or ASIDE; it is changed to remember what was seen.
+    `known` maps digests to DONE, DOUBT or ASIDE; what was read is marked there as SEEN.
     """
 
     DONE, DOUBT, ASIDE = DONE, DOUBT, ASIDE
@@ -22,7 +22,7 @@ class Selection:
         self.in_doubt: list[tuple[str, bytes]] = []  # (key, digest)
         self.aside: list[tuple[str, bytes]] = []
         self.bad: list[BadItem] = []
-        self.doubles: list[BatchItem] = []  # the first of them, to be named
+        self.doubles: list[BatchItem] = []  # the first ones, which the summary names
 
     def next(self) -> BatchItem | None:
         """The next item to do; None when there is none, or when a line could not be read: look at `bad` first."""

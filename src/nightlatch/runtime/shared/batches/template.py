@@ -6,8 +6,8 @@ import json
 import re
 from typing import Any
 
-_PLACE = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.\-]*)?\}")
-_VARIABLE = {'"': "${_nl%d}", "'": "'\"${_nl%d}\"'"}  # inside these quotes
+_PLACEHOLDER = re.compile(r"\{\{|\}\}|\{([A-Za-z_][\w.\-]*)?\}")
+_VARIABLE = {'"': "${_nl%d}", "'": "'\"${_nl%d}\"'"}  # how a variable is written inside these quotes
 
 
 class BadItem(Exception):
@@ -23,7 +23,7 @@ class Template:
         self.text = text
         self.parts: list[tuple[str, str | None]] = []  # (plain text, the field after it or None)
         plain, at = "", 0
-        for found in _PLACE.finditer(text):
+        for found in _PLACEHOLDER.finditer(text):
             plain += text[at : found.start()]
             at = found.end()
             if found[0] in ("{{", "}}"):
@@ -49,7 +49,7 @@ class Template:
 
 class CommandTemplate:
     """A command with placeholders. Each word stays one word, whatever an item contains. With `shell`, `sh` gets the
-    line, and the values as parameters, so that no shell interprets them, whatever quotes are around them."""
+    line, and the values as parameters, so that it never interprets a value, whatever quotes are around the field."""
 
     def __init__(self, words: list[str], *, shell: bool) -> None:
         self._shell = [] if not shell else ["/bin/sh", "-c", _with_parameters(Template(" ".join(words))), "sh"]
@@ -67,28 +67,28 @@ class CommandTemplate:
 
 def _with_parameters(line: Template) -> str:
     """The line with a variable in place of each field, quoted as its surroundings require."""
-    written, around, number = "", [""], 0  # what closes the open quotes and brackets, the innermost last
+    written, closers, number = "", [""], 0  # what closes the open quotes and brackets, the innermost last
     for plain, field in line.parts:
         at = 0
         while at < len(plain):
-            letter, closing = plain[at], around[-1]
+            letter, closing = plain[at], closers[-1]
             if letter == closing:
-                around.pop()
+                closers.pop()
             elif letter == "(" and (closing in ("", ")") or (closing == '"' and plain[at - 1 : at] == "$")):
-                around.append(")")
+                closers.append(")")
             elif letter in "'\"" and closing in ("", ")"):
-                around.append(letter)
+                closers.append(letter)
             at += 2 if letter == "\\" and closing != "'" else 1
         written += plain
         if field is not None:
             number += 1
-            written += _VARIABLE.get(around[-1], '"${_nl%d}"') % number
+            written += _VARIABLE.get(closers[-1], '"${_nl%d}"') % number
     # Variables, since inside a shell function of the line $1 means the function's own parameter.
     return "".join(f"_nl{one}=${{{one}}}; " for one in range(1, number + 1)) + written
 
 
 def _field(content: Any, name: str) -> str:
-    """The text of a field; dots go into objects. "" is the item as a whole."""
+    """The text of a field; dots go into objects. The name "" is the whole item."""
     found = content
     if name:
         if isinstance(content, dict) and name in content:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ....core.model import Begun, Granted, Holder, Record
     from ....core.protocols import ReleaseWaiter, Store
 
-_NAMED = 10  # processes, at most, that the record lists as not proven gone
+_NAMED = 10  # processes, at most, that the new record names as not proven gone
 _RETRY = 0.5  # seconds between two tries while the store does not answer
 
 
@@ -27,8 +27,8 @@ def acquire(
 ) -> tuple[Granted, Tenure]:  # fmt: skip
     """Take the lease within `wait` seconds or raise Busy. The tenure counts from before the request.
 
-    `begin`: the key to work on, if the store lists those. `on_wait`: called once with the record of the holder, if it
-    has to wait.
+    `begin`: the key to work on, if the store lists those. `on_wait`: called once with the holder's record, if we have
+    to wait.
     """
     if tree.DRY_RUN in os.environ:
         raise UsageError(
@@ -37,9 +37,9 @@ def acquire(
         )
     started = clock.now()
     if wait <= 0:
-        return _attempt(store, name, grant, holder, ttl, begin)
+        return _try_once(store, name, grant, holder, ttl, begin)
     if lineage():
-        _check_lineage(_read(store, name))  # not after the queue, in which others may be first
+        _check_lineage(_read(store, name))  # before we queue: others may be ahead of us
     waiter: ReleaseWaiter | None = None
     queue = _WaiterQueue(store.folder, name, wait)
     if not queue.is_next:
@@ -48,7 +48,7 @@ def acquire(
         try:
             while True:
                 try:
-                    return _attempt(store, name, grant, holder, ttl, begin)
+                    return _try_once(store, name, grant, holder, ttl, begin)
                 except Nested:
                     raise
                 except Busy as busy:
@@ -58,11 +58,11 @@ def acquire(
                     if waiter is None:
                         if queue.is_next:
                             on_wait(busy.record)
-                        waiter = store.listen(name)  # then try at once: we missed a release before this line
+                        waiter = store.listen(name)  # then try at once: a release before this line was not heard
                     else:
                         waiter.wait(min(left, _until_expiry(busy.record)))
                 except StoreUnreachable:
-                    # It answered when the wait began: nobody loses its place because a server restarts.
+                    # Keep our place in the queue while a server restarts.
                     left = wait - (clock.now() - started)
                     if left <= 0:
                         raise
@@ -72,11 +72,11 @@ def acquire(
                 waiter.close()
 
 
-def _attempt(
+def _try_once(
     store: Store, name: str, grant: str, holder: Holder, ttl: float, begin: Begun | None
 ) -> tuple[Granted, Tenure]:
     try:
-        return _ask(store, name, grant, holder, ttl, None, begin)
+        return _request(store, name, grant, holder, ttl, None, begin)
     except Busy as busy:
         if busy.record is None or not busy.record.grant:
             raise  # it was released meanwhile
@@ -84,10 +84,10 @@ def _attempt(
     takeover, unproven = _ground(store, record)
     if unproven:
         holder = replace(holder, unproven=", ".join(unproven[:_NAMED]))
-    return _ask(store, name, grant, holder, ttl, takeover, begin)
+    return _request(store, name, grant, holder, ttl, takeover, begin)
 
 
-def _ask(
+def _request(
     store: Store, name: str, grant: str, holder: Holder, ttl: float, takeover: Takeover | None, begin: Begun | None
 ) -> tuple[Granted, Tenure]:
     listed = {"begin": begin} if begin else {}
@@ -102,13 +102,13 @@ def _ask(
 
 
 def _until_expiry(record: Record | None) -> float:
-    """Nothing notifies us when a TTL passes."""
+    """Seconds until the holder's TTL passes, of which nothing notifies us; a short while if it is not known."""
     return record.left if record and record.left is not None and record.left > 0 else clock.SLICE
 
 
 def _ground(store: Store, record: Record) -> tuple[Takeover, list[str]]:
-    """Why the lease may be taken from its holder; raises Busy if it may not. And which of the holder's processes cannot
-    be proven gone, though its time is over."""
+    """Why the lease may be taken from its holder, and which of the holder's processes cannot be proven gone. Raises
+    Busy if it may not be taken."""
     from ....store import held, proof, sightings
 
     unproven: list[str] = []
@@ -132,7 +132,7 @@ def _read(store: Store, name: str) -> Record | None:
     try:
         return store.read(name)
     except StoreUnreachable:
-        return None  # acquiring it is what waits for the store
+        return None  # `acquire` waits for the store later
 
 
 def _check_lineage(record: Record | None) -> None:
@@ -160,15 +160,15 @@ class _WaiterQueue:
         self._lock = filelock.FairLock(path)
         self._wait = wait
 
-        self.is_next = self._mine = self._lock.acquire(0)
+        self.is_next = self._has_lock = self._lock.acquire(0)
 
     def __enter__(self) -> None:
         deadline = clock.now() + self._wait
-        while not self._mine and (left := deadline - clock.now()) > 0:
-            self._mine = self._lock.acquire(min(left, filelock.LOOK_AFTER))
-            if not self._mine and self._lock.stopped_holder():
+        while not self._has_lock and (left := deadline - clock.now()) > 0:
+            self._has_lock = self._lock.acquire(min(left, filelock.LOOK_AFTER))
+            if not self._has_lock and self._lock.stopped_holder():
                 return
 
     def __exit__(self, *_: object) -> None:
-        if self._mine:
+        if self._has_lock:
             self._lock.release()

@@ -56,8 +56,9 @@ class Lease:
         on_tenure: Callable[[Tenure], None] = lambda _: None,
         on_lost: Callable[[LeaseLost], None] = lambda _: None,
     ) -> None:
-        """`begin`: the key to work on, for a store that lists those. The release takes the entries in `ended` off the
-        list: at first this one; a run clears `ended` when its work begins, and fills it when the work has ended."""
+        """`begin`: the key to work on, for a store that lists keys begun and not ended. The release takes the entries
+        in `ended` off that list: at first this key's; a run clears `ended` when its work begins, and fills it when
+        the work has ended."""
         self.name = name
         self.store = store
         self.ttl = ttl
@@ -73,8 +74,8 @@ class Lease:
             self._lifetime.end()
             raise
         self.token, self.known, self.begun = granted.token, granted.known, granted.begun
-        self.ended: set[int] = {granted.token} if begin else set()  # entries that the release takes off the list
-        # Child processes inherit it, so that a challenger can find them if we are killed.
+        self.ended: set[int] = {granted.token} if begin else set()  # tokens of entries that the release takes off
+        # Child processes inherit the grant, so that a challenger can find them if we are killed.
         os.environ[tree.LINEAGE] = " ".join([*lineage(), self.grant])
         on_tenure(tenure)
         self._keeper = Keeper(store, name, self.grant, tenure, on_tenure=on_tenure, on_lost=on_lost)
@@ -93,7 +94,7 @@ class Lease:
         return Mark(store=self.store.id, name=self.name, token=self.token, grant=self.grant)
 
     def use(self, gate: Gate) -> None:
-        """Seal a gate and register it under this lease, for every later holder too. Before its first write."""
+        """Seal a gate and register it under this lease, for every later holder too. Call it before the first write."""
         from .seal import seal_in_work
 
         checks.gate(gate)
@@ -102,7 +103,7 @@ class Lease:
             seal_in_work(self, gate)
 
     def raise_above(self, token: int) -> None:
-        """Raise our token above one that a gate has seen: the store was restored from a backup before that grant."""
+        """Raise our token above one that a gate has seen, after the store was restored from an older backup."""
         before, self.token = self.token, self.store.raise_token(self.name, token, self.grant)
         self.ended = {self.token if ended == before else ended for ended in self.ended}
 
@@ -144,7 +145,7 @@ class Lease:
         except LeaseLost:
             pass  # another holder has it, or the release succeeded and its reply was lost
         except StoreUnreachable:
-            self._lifetime.close()  # the file stays: it lets the next holder prove that we are gone
+            self._lifetime.close()  # the lifetime file stays: it lets the next holder prove that we are gone
             return
         self._lifetime.end()
 

@@ -27,23 +27,23 @@ def seal_in_work(lease: Lease | Inherited, gate: Gate) -> None:
     try:
         if not _has_mark(gate, lease.name) and gate.url in lease.store.gates(lease.name):
             _expect_mark(gate, lease.name)
-        _seal_as_it_is(lease, gate)
+        _seal_without_raising(lease, gate)
     except StaleToken as stale:
         if stale.current and (stale.current.store, stale.current.name) == (lease.store.id, lease.name):
-            # The store may have been restored from a backup and forgotten it: register it, so that the next holder
-            # meets this mark.
+            # The store may have been restored from a backup and forgotten the gate: register it, so that the next
+            # holder meets this mark.
             lease.store.register(lease.name, lease.grant, gate.url)
         raise
     except GateUnreachable as unreachable:
         known = gate.url in lease.store.gates(lease.name)
         raise GateUnreachable(f"{unreachable}. {_hint(gate.url, lease.name, known)}") from unreachable
     lease.store.register(lease.name, lease.grant, gate.url)
-    _is_registered(lease, gate)
+    _note_registered(lease, gate)
 
 
-def _seal_as_it_is(lease: Lease | Inherited, gate: Gate) -> None:
-    """Never raise the token here, whatever the mark: the work has read data under the old one, and a stale holder that
-    a restored store knows again would overtake its successor."""
+def _seal_without_raising(lease: Lease | Inherited, gate: Gate) -> None:
+    """Seal with the token we have, whatever the mark: the work has read data under it, and with a raised one a stale
+    holder that a restored store knows again would overtake its successor."""
     try:
         gate.seal(lease.mark, str(lease.holder), lease.known)
     except OtherStore:
@@ -77,21 +77,21 @@ def seal_all(lease: Lease | Inherited, registered: Iterable[str], declared: Iter
     for url, gate in gates.items():
         if url not in known:
             lease.store.register(lease.name, lease.grant, url)
-        _is_registered(lease, gate)
+        _note_registered(lease, gate)
 
 
-def _is_registered(lease: Lease | Inherited, gate: Gate) -> None:
-    """From now on this holder may write through it without registering again."""
+def _note_registered(lease: Lease | Inherited, gate: Gate) -> None:
+    """From now on this holder may write through the gate without registering it again."""
     if hasattr(gate, "registered"):
         gate.registered = lease.mark
 
 
 def _seal(lease: Lease | Inherited, gates: dict[str, Gate], known: set[str]) -> None:
     for _ in range(_TRIES):
-        highest = max((_refusal(gate, lease, new=url not in known) for url, gate in gates.items()), default=0)
+        highest = max((_try_to_seal(gate, lease, new=url not in known) for url, gate in gates.items()), default=0)
         if not highest:
             return
-        # Then all of them again: one sealed with the lower token would accept a grant that the store has forgotten.
+        # Then seal all again: a gate with the lower token would accept a grant that the store has forgotten.
         lease.raise_above(highest)
     raise StoreUnreachable(f"the gates of {lease.name} could not be sealed: their marks keep rising. Try again")
 
@@ -102,17 +102,17 @@ def _has_mark(gate: Gate, name: str) -> bool:
 
 
 def _expect_mark(gate: Gate, name: str) -> None:
-    """It was sealed before: if its disk is not mounted now, no new mark may be made in its place."""
+    """Tell the gate that it was sealed before: if its disk is not mounted now, no new mark may be made in its place."""
     if hasattr(gate, "expect_mark"):
         gate.expect_mark(name)
 
 
 def _opened(urls: Iterable[str]) -> dict[str, Gate]:
-    return {url: open_gate(url) for url in urls if not _elsewhere(url)}
+    return {url: open_gate(url) for url in urls if not _on_another_machine(url)}
 
 
-def _refusal(gate: Gate, lease: Lease | Inherited, *, new: bool) -> int:
-    """Seal it. Returns 0, or the token of a mark that is higher than ours."""
+def _try_to_seal(gate: Gate, lease: Lease | Inherited, *, new: bool) -> int:
+    """Seal the gate. Returns 0, or the token of its mark if that is higher than ours."""
     mark = lease.mark
     try:
         gate.seal(mark, str(lease.holder), lease.known)
@@ -138,8 +138,8 @@ def _hint(url: str, name: str, known: bool) -> str:
     return f"Nothing was ever written there under {name}: is it the right target?"
 
 
-def _elsewhere(url: str) -> bool:
-    """A gate on another machine's disk is sealed by the holders there: nobody here can write to it."""
+def _on_another_machine(url: str) -> bool:
+    """Is the gate on another machine's disk? Then holders there seal it, and nobody here can write to it."""
     from ....gates import kind_of
     from ....system import identity
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         def check(self) -> None: ...
 
 
-RESULT = derive("result of the run")[:32]  # the digest of its result, among its steps
+RESULT = derive("result of the run")[:32]  # the digest of a nested run's result, among its steps
 
 _GATHER = 0.1  # seconds for which done keys are collected
 _WAIT = 0.05  # seconds that a beginning waits to be written together with the first step or the end
@@ -55,7 +55,7 @@ class NestedRuns:
         self._lease, self._ledger, self._folder, self._redacted = lease, ledger, folder, redacted
         self._outer, self._rows = outer, ledger.nested_runs(outer)
         self._mutex = allocate_lock()  # for writes
-        # By the run's id when it was begun: a person may open a run for the same key before this one is written.
+        # By the id with which the run was begun: until it is written, a person may open another run for its key.
         self._open: dict[str, _OpenRun] = {}
         self._keys: dict[str, object] = {}  # keys that are being worked on
         # With a shared ledger the verdict there says that a key is done, and the done key may follow later.
@@ -102,7 +102,7 @@ class NestedRuns:
         return {"status": DONE, "result": log.result(log.chain_of(begun.id, before=True), RESULT)}
 
     def record(self, requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Write steps and ends of several runs; a reply for each. What can be written together is one commit."""
+        """Write steps and ends of several runs in as few commits as possible; returns a reply for each request."""
         with self._mutex:
             return self._record(requests)
 
@@ -114,11 +114,11 @@ class NestedRuns:
             if len(pending) == MOST or any(name == request["run"] for _, name, _ in pending):
                 self._commit(pending, replies)
             try:
-                due = self._due(request)
+                write = self._write_for(request)
             except (Error, Stop, ValueError, TypeError, KeyError) as error:
                 replies[index] = refusal(error)
             else:
-                pending += [(index, request["run"], due)] if due else []
+                pending += [(index, request["run"], write)] if write else []
         self._commit(pending, replies)
         return replies
 
@@ -129,16 +129,16 @@ class NestedRuns:
             with self._mutex:
                 late = [one for one in unwritten if one.run.unwritten and now >= one.write_at][:MOST]
                 try:
-                    # Not durably: the first step, or the end, makes it so, and before them nothing is promised. (A
-                    # server may lose it while we go on, so there it is durable.)
+                    # Not durably: the first step or the end makes it so, and nothing is promised before. (A server
+                    # could lose a beginning while we go on, so there it is durable at once.)
                     self._rows.commit([one.run.beginning() for one in late], lazy=not self._ledger.many_machines)
-                except (Error, Stop):  # its first step will raise the same error
+                except (Error, Stop):  # the run's first step will raise the same error
                     for one in late:
                         one.write_at = now + _AGAIN
         return min((one.write_at for one in unwritten if one.run.unwritten), default=float("inf"))
 
     def abandon(self, *, child_writes: bool) -> None:
-        """The process that worked on them is gone. `child_writes`: it may have written some of them itself."""
+        """End the open runs: the process that worked on them is gone. `child_writes`: it may have written some."""
         for one in self._open.values():
             elapsed = clock.now() - one.started
             try:
@@ -152,7 +152,7 @@ class NestedRuns:
             self._settling.wait()
 
     def _sweep(self) -> None:
-        """End what the child had begun, and mark done what it had finished but not yet marked."""
+        """End the runs that the child left running; mark the keys done of those that it finished."""
         for run in self._ledger.nested_in(self._outer):
             if run.status == statuses.RUNNING:
                 try:
@@ -171,8 +171,8 @@ class NestedRuns:
             raise UsageError(f"the run {run} is not open here")
         return self._open[run]
 
-    def _due(self, request: dict[str, Any]) -> PendingWrite | None:
-        """What has to be written for a request; None if it is already written."""
+    def _write_for(self, request: dict[str, Any]) -> PendingWrite | None:
+        """The write that a request still needs; None if it is already written."""
         one = self._find(str(request["run"]))
         if request["do"] == "step":
             if one.run.unwritten:
@@ -191,9 +191,9 @@ class NestedRuns:
         return one.run.ending(status, reason=clean(reason), elapsed=elapsed, steps=steps, traceback=traceback)
 
     def _commit(self, pending: list[tuple[int, str, PendingWrite]], replies: list[dict[str, Any]]) -> None:
-        """Write what waits; a request that cannot be written gets a refusal as its reply."""
+        """Write what is pending; a request that cannot be written gets a refusal as its reply."""
         try:
-            self._rows.commit([due for *_, due in pending])
+            self._rows.commit([write for *_, write in pending])
         except (Error, Stop) as error:
             if len(pending) == 1:
                 replies[pending[0][0]] = refusal(error)
@@ -202,10 +202,10 @@ class NestedRuns:
                     self._commit([one], replies)
         else:
             for _, name, _ in pending:
-                self._written(name)
+                self._close_if_ended(name)
         pending.clear()
 
-    def _written(self, name: str) -> None:
+    def _close_if_ended(self, name: str) -> None:
         run = self._open[name].run.run
         if run.status != statuses.RUNNING:
             del self._open[name], self._keys[run.key]
@@ -217,7 +217,7 @@ class NestedRuns:
         self._lease.store.settle_many(self._lease.name, self._lease.grant, self._outer.job, keys)
 
     def _reap(self) -> None:
-        """End the runs that an earlier holder left running: nobody may ever open their keys again."""
+        """End the runs that an earlier holder left running: perhaps their keys are never opened again."""
         for run in self._ledger.runs(job=self._outer.job, status=statuses.RUNNING):
             if run.parent and run.grant != self._lease.grant:
                 try:
@@ -239,7 +239,9 @@ class _Settling:
 
     def __init__(self, settle: Callable[[dict[str, str]], None]) -> None:
         self._settle = settle
-        self._mutex, self._idle, self._hurry = allocate_lock(), allocate_lock(), allocate_lock()
+        self._mutex = allocate_lock()
+        self._idle = allocate_lock()  # held while the thread works
+        self._hurry = allocate_lock()  # held until `wait` is called
         self._todo: dict[str, str] = {}  # key → run
         self._hurry.acquire()
 
@@ -267,7 +269,7 @@ class _Settling:
             try:
                 self._settle(todo)
             except StoreUnreachable:
-                if self._hurry.locked():  # try again while there is time
+                if self._hurry.locked():  # `wait` was not called: there is time to try again
                     with self._mutex:
                         self._todo = todo | self._todo
             except (Error, Stop):

@@ -1,4 +1,4 @@
-"""A run's steps: what earlier attempts recorded, and new checkpoints."""
+"""A run's steps: reads those of earlier attempts, and records new ones."""
 
 from __future__ import annotations
 
@@ -39,30 +39,30 @@ class Recorder:
     def known(self) -> dict[str, Any]:
         """The path of a file with the steps of earlier attempts, one per line; "" if there are none.
 
-        Not sent through the socket: it may be long, and a child that stops while reading must not stop us.
+        Not sent through the socket: there may be many, and a child that stops reading must not block us.
         """
         run = self._steps.run
         if run.attempt <= 1:
-            return {"path": ""}  # the first attempt
+            return {"path": ""}
         lost = {one.attempt for one in self._ledger.attempts(run.id) if one.status == LOST}
-        left: dict[str, str] = {}
+        facts: dict[str, str] = {}
         for digest, status, tries, attempt, result in self._ledger.step_log.facts(self._steps.chain):
-            if not left.get(digest, "").startswith(DONE):  # what is done stays done, whatever was recorded later
-                # If the supervisor died too, the step did not cause the attempt's end.
-                left[digest] = f"{status} {tries - (status == BEGUN and attempt in lost)} {result}"
-        if not left:
+            if not facts.get(digest, "").startswith(DONE):  # what is done stays done, whatever was recorded later
+                # A lost attempt does not count: its supervisor died too, so the step did not end it.
+                facts[digest] = f"{status} {tries - (status == BEGUN and attempt in lost)} {result}"
+        if not facts:
             return {"path": ""}
         self._files += 1  # each request gets its own file, which the child removes
         path = os.path.join(self._folder, f"steps-{run.id}-{self._files}")
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-            file.writelines(f"{digest} {what}\n" for digest, what in left.items())
+            file.writelines(f"{digest} {what}\n" for digest, what in facts.items())
         return {"path": path}
 
     def write(self, requests: Sequence[dict[str, Any]]) -> None:
         """Record the steps of several requests in one commit."""
         self._steps.append(self.steps(requests))
-        self._count(requests)
+        self._report_progress(requests)
 
     def steps(self, requests: Sequence[dict[str, Any]]) -> list[Step]:
         return [self._step(*step) for request in requests for step in request["steps"]]
@@ -70,10 +70,10 @@ class Recorder:
     def _step(self, digest: str, key: str, status: str, tries: int, result: str, reason: str) -> Step:
         return step_log.step(digest, key, status, tries, result, self._redacted(str(reason)) if reason else "")
 
-    def _count(self, requests: Sequence[dict[str, Any]]) -> None:
+    def _report_progress(self, requests: Sequence[dict[str, Any]]) -> None:
         """Report how far a map is, at most once a second."""
-        last = next((request for request in reversed(requests) if request.get("of")), None)
+        newest = next((request for request in reversed(requests) if request.get("of")), None)
         now = clock.now()
-        if last and self._progress and (now - self._counted_at > _COUNT_EVERY or last.get("last")):
+        if newest and self._progress and (now - self._counted_at > _COUNT_EVERY or newest.get("last")):
             self._counted_at = now
-            self._progress(int(last["done"]), int(last["of"]), str(last.get("message") or ""))
+            self._progress(int(newest["done"]), int(newest["of"]), str(newest.get("message") or ""))
