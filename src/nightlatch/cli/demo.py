@@ -26,7 +26,7 @@ lease.
 
 It uses a temporary store and leaves nothing behind."""
 
-# What both workers do. The lease is checked right before the write, as careful people do.
+# What both workers do. They check the lease right before the write, as a careful program does.
 _WORKER = """
 import sys, nightlatch
 from nightlatch import gates
@@ -47,7 +47,7 @@ with nightlatch.lease("report-" + how, ttl="2s", wait="30s", gates=[gate] if how
 
 
 def _pages(*, browse: bool) -> int:
-    """A night in a temporary store, which Ctrl-C removes."""
+    """Show a made-up night from a temporary store, until Ctrl-C."""
     from ..web import made_up
     from ..web.server import PagesServer
     from .open import show
@@ -77,7 +77,7 @@ def main(argv: list[str]) -> int:
             alone, gated = _frozen(folder, "lock"), _frozen(folder, "gate")
             orphans = _killed(folder)
         finally:
-            for each in _started:  # Ctrl-C does not reach them
+            for each in _started:  # in separate process groups, which Ctrl-C does not reach
                 each.kill()
                 each.wait()
         good = alone["file"] == "Ann" and gated["file"] == "Ben" and orphans
@@ -91,7 +91,7 @@ def main(argv: list[str]) -> int:
 
 
 def _frozen(folder: str, how: str) -> dict[str, str]:
-    """One worker is frozen just before its write, and another takes over: how it ends."""
+    """Freeze one worker just before its write and let another take over; return the outcome."""
     os.mkdir(os.path.join(folder, how))
     path = os.path.join(folder, how, "report.txt")
     _say("With a lock alone:" if how == "lock" else "\nThrough a gate:")
@@ -101,10 +101,10 @@ def _frozen(folder: str, how: str) -> dict[str, str]:
     ann.send_signal(signal.SIGSTOP)
     ben = _worker("Ben", path, how)
     ben_token = _line(ben)
-    _go_on(ben)
+    _let_write(ben)
     _say(f"  her lease runs out; Ben takes over (token {ben_token}) and writes: {_content(path)!r}")
     ann.send_signal(signal.SIGCONT)
-    output = _go_on(ann)
+    output = _let_write(ann)
     refused = "StaleToken" in output
     if refused:
         reason = output.strip().rpartition("StaleToken: ")[2].replace(f"{folder}/", "")
@@ -122,7 +122,7 @@ def _frozen(folder: str, how: str) -> dict[str, str]:
 
 
 def _killed(folder: str) -> bool:
-    """A holder killed with a minute left on its lease: is it followed at once, and is nothing left of it?"""
+    """Kill a holder with a minute left on its lease. True if the next one gets the lease, and the command is gone."""
     pid = os.path.join(folder, "pid")
     _say("\nAnd kill -9, with 60 seconds left on the lease:")
     ann = _lock("--", "sh", "-c", f'(setsid sleep 3600 &); echo "$$" > {pid}.part; mv {pid}.part {pid}; sleep 3600')
@@ -161,8 +161,8 @@ def _worker(name: str, path: str, how: str) -> subprocess.Popen[str]:
 
 
 def _start(words: list[str], **more: Any) -> subprocess.Popen[Any]:
-    """In a separate process group: when a group has lost its shell and one process in it is stopped, the kernel hangs
-    up on all of them."""
+    """Start it in a separate process group: once a group has lost its shell, stopping one process in it makes the
+    kernel send SIGHUP to all of them."""
     _started.append(subprocess.Popen(words, process_group=0, **more))
     return _started[-1]
 
@@ -175,7 +175,8 @@ def _line(worker: subprocess.Popen[str]) -> str:
     return line
 
 
-def _go_on(worker: subprocess.Popen[str]) -> str:
+def _let_write(worker: subprocess.Popen[str]) -> str:
+    """Let the worker write and end; return its stderr."""
     return worker.communicate("\n")[1]
 
 
