@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
 
 
 def _check_folder(target: str, *, make: bool) -> None:
-    """Raise if the target's folder is missing, unless `make`: with a misspelt path the result would be hard to find."""
+    """If the target's folder is missing, create it (`make`) or raise: a misspelt one must not be created silently."""
     folder = os.path.dirname(os.path.abspath(target))
     if "://" in target or os.path.lexists(folder):
         return

@@ -33,7 +33,7 @@ def existing(store: str | None, *, listing: bool = False) -> str:
 
 
 def _explained(error: NoStore, store: str | None, listing: bool) -> NoStore:
-    """Add advice. A command that only lists (`listing`) exits with 0 before the default store's first use."""
+    """Add advice to it. A command that only lists (`listing`) exits with 0 before the default store's first use."""
     named = "--store" if store else url.ENV if os.environ.get(url.ENV) else ""
     which = f", which {named} names: is that what you meant?" if named else " yet."
     words = ("serve",) if place.find() else ("run", "hello", "--", "echo", "hello")

@@ -32,9 +32,9 @@ _EXAMPLES = """\
   nightlatch status --markdown | mail -s 'The night' me@example.org
   nightlatch status --json"""
 
-_ID = 12  # characters of a run's id
-_OTHERS = 10  # leases that other machines had
-_SHOWN = {"needs you": 15, "running": 10, "waiting": 5, "done": 10}  # how many rows of each
+_ID = 12  # characters of a whole run id
+_OTHERS = 10  # leases of other machines that are shown
+_SHOWN = {"needs you": 15, "running": 10, "waiting": 5, "done": 10}  # rows of each part
 
 
 def main(argv: list[str]) -> int:
@@ -62,8 +62,8 @@ def main(argv: list[str]) -> int:
     needed = args.exit_code and not seen.nothing_needs_you
     if args.exit_code and not needed and not seen.unreachable and not args.json:
         return 0
-    apart = reader.ledger_is_per_machine and not seen.unreachable and not args.json
-    others = lease_views.of_other_ledgers(reader.store, reader.ledger, seen.since or 0.0) if apart else []
+    ask_store = reader.ledger_is_per_machine and not seen.unreachable and not args.json
+    others = lease_views.of_other_ledgers(reader.store, reader.ledger, seen.since or 0.0) if ask_store else []
     if args.json:
         print_json(seen.facts())
     elif seen.empty:
@@ -88,7 +88,7 @@ def _show_nothing(seen: Overview, within: str | None, ledger_is_per_machine: boo
 
 
 def _show_others(others: list[Record]) -> None:
-    """Work on other machines, as far as the store shows it: the leases that they had last, and until when."""
+    """Work on other machines, as far as the store shows it: the leases that they hold or held, and until when."""
     cells = []
     for record in others:
         when = "works now" if record.grant else f"ended {screen.local(record.until)}"
@@ -111,12 +111,12 @@ def _show(reader: StoreReader, seen: Overview, within: str | None) -> None:
 
 
 def _hours(seen: Overview) -> int:
-    """Hours since the night began."""
+    """Hours since the night began, rounded up."""
     return int((clock.wall() - (seen.since or 0.0)) // 3600) + 1
 
 
 def _shortened(reader: StoreReader, row: NightRow) -> NightRow:
-    """The row with ids of runs cut to what is unique."""
+    """The row, with each run id cut to its shortest unique beginning."""
     words = tuple(
         reader.ledger.history.short(word) if len(word) == _ID and word.isalnum() else word for word in row.next.words
     )
