@@ -83,10 +83,10 @@ def _test(only: str | None) -> int:
             alert = Alert(id=id_, transport=name, rule=TEST, job="", at=clock.wall(), detail=text)
             send(None, settings, name, id_, [alert])
             print(f"{name}: sent")
-        except (SendFailed, Refused, UsageError) as why:
+        except (SendFailed, Refused, UsageError) as error:
             failed = 1
-            permanent = "" if isinstance(why, SendFailed) else " (it would not be tried again)"
-            print(f"{name}: not sent: {printable(str(why))}{permanent}", file=sys.stderr)
+            permanent = "" if isinstance(error, SendFailed) else " (it would not be tried again)"
+            print(f"{name}: not sent: {printable(str(error))}{permanent}", file=sys.stderr)
     return failed
 
 

@@ -210,9 +210,9 @@ def _show(config: Config, found: list[Checked], store: str | None, *, store_ok: 
         for about, what in _lines(one):
             print(printable(f"  {about:<9}{what}"))
     missing = sum(bool(one.missing) for one in found)
-    some = f"{missing} job{'' if missing == 1 else 's'} would fail, since something is not found; the rest is valid."
+    failing = f"{missing} job{'' if missing == 1 else 's'} would fail, since something is not found; the rest is valid."
     start = "" if services.of(config.path).path() else _how_to_start()
-    print(f"\n{some if missing else 'The file is valid.'}{start if store_ok else ''}")
+    print(f"\n{failing if missing else 'The file is valid.'}{start if store_ok else ''}")
 
 
 def _lines(one: Checked) -> list[tuple[str, str]]:

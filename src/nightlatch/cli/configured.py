@@ -28,12 +28,12 @@ def configured(file: str, name: str, given: Mapping[str, object]) -> Job:
     job = load(file).job(name)
     if isinstance(job.target, Each) and (other := [field for field in given if field not in _BATCH_FLAGS]):
         raise BadOption(f"{as_flag(other[0])}: {name} is a batch: set that in {file}", other[0])
-    read = options.read(Job, _from_here(given), RUN, as_flag)
-    slot, tz = read.pop("slot", ""), read.pop("tz", job.tz)
-    if {row.name for row in options.rows(Job, RUN).values() if row.defines} & read.keys():
-        written = "\n".join(f"{field}={value!a}" for field, value in sorted(read.items()))
-        read["defined_as"] = f"{job.defined_as}\nby hand:\n{written}"
-    job = replace(job, **read)
+    parsed = options.read(Job, _from_here(given), RUN, as_flag)
+    slot, tz = parsed.pop("slot", ""), parsed.pop("tz", job.tz)
+    if {row.name for row in options.rows(Job, RUN).values() if row.defines} & parsed.keys():
+        written = "\n".join(f"{field}={value!a}" for field, value in sorted(parsed.items()))
+        parsed["defined_as"] = f"{job.defined_as}\nby hand:\n{written}"
+    job = replace(job, **parsed)
     if slot:
         job = job.at(schedule.name_of(_slot(job, slot, tz)))
     return job.check()

@@ -94,7 +94,7 @@ def _prove(where: str, targets: list[str], as_json: bool) -> int:
 
 def findings(where: str) -> Iterator[Finding]:
     yield from _machine()
-    new = url.ledger_of(where) == url.BESIDE and not os.path.exists(location.files(where)[0])
+    is_new = url.ledger_of(where) == url.BESIDE and not os.path.exists(location.files(where)[0])
     try:
         store = url.connect(where)
         started = time.perf_counter()
@@ -103,7 +103,7 @@ def findings(where: str) -> Iterator[Finding]:
     except Error as error:
         yield fail("store", hide_password(where), str(error))
         return
-    if new:
+    if is_new:
         yield ok("store", "there was none: it is made now")
     yield ok("store", f"{store.url} (id {store_id[:8]}, opened in {took * 1000:.0f} ms)")
     scheme = url.scheme_of(where)

@@ -71,8 +71,8 @@ def prove(where: str, targets: list[str]) -> Proof:
     before = {signum: signal.signal(signum, _interrupted) for signum in _SIGNALS}
     try:
         try:
-            trial.frozen()
-            trial.killed()
+            trial.freeze_holder()
+            trial.kill_holder()
         finally:
             for signum in _SIGNALS:
                 signal.signal(signum, signal.SIG_IGN)  # the clean-up must not be interrupted
@@ -99,7 +99,8 @@ class _Trial:
 
     # ── a holder is frozen ──
 
-    def frozen(self) -> None:
+    def freeze_holder(self) -> None:
+        """Freeze a holder before its writes: after another has taken over, they must be refused."""
         for place in self.places:
             self.made_places.append(place)
             place.make()
@@ -144,7 +145,7 @@ class _Trial:
 
     # ── a holder is killed ──
 
-    def killed(self) -> None:
+    def kill_holder(self) -> None:
         """Kill a holder with a minute left on its lease: its processes must be gone before the next one gets it."""
         holder = self._lock("--ttl", "60s", "--", "sh", "-c", _ORPHANS)
         pids = [int(holder.line()), int(holder.line())]

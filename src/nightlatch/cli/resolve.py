@@ -161,13 +161,13 @@ def _decide_elsewhere(reader: StoreReader, args: Namespace) -> int:
     known = None if args.batch or args.job else reader.ledger.effects.find(scope, what)
     if known:
         raise UsageError(f"the effect {printable(what)} is {known.status}: there is nothing to resolve")
-    where = f"neither a run nor an effect nor an item {what}"
+    subject = f"neither a run nor an effect nor an item {what}"
     if args.batch or args.job:
-        where = (
+        subject = (
             f"no item {what} of the batch {args.batch}" if args.batch else f"no run of {args.job} with the key {what}"
         )
     look = f"What does: {advice.command('status')}; all runs: {advice.command('runs')}"
-    nothing = f"{printable(where)} waits for a decision. {look}"
+    nothing = f"{printable(subject)} waits for a decision. {look}"
     if args.batch and args.outcome:  # an item that failed or was given up is not an open decision, but can be decided
         try:
             return _decide(reader, OpenDecision(key=what, status="", changed=0.0, batch=args.batch), args)

@@ -107,9 +107,9 @@ def _print_pending(reader: StoreReader, run: RunRow, recorded: RecordedStart | N
         print(f"  {advice.command('retry', run.id)}")
         return
     print(f"{title(run)} is pending, and not started: {_why_not_started(run, recorded)}. Type:")
-    again = batch(reader, run) or _typed(run, recorded)
-    home = f"cd {advice.quoted(recorded.folder)} && " if recorded else ""
-    print(f"  {home}{advice.text(again)}" if again else f"  {printable(run.command)}")
+    command = batch(reader, run) or _typed(run, recorded)
+    enter = f"cd {advice.quoted(recorded.folder)} && " if recorded else ""
+    print(f"  {enter}{advice.text(command)}" if command else f"  {printable(run.command)}")
 
 
 def _typed(run: RunRow, recorded: RecordedStart | None) -> advice.Advice | None:

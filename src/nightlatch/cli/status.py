@@ -76,9 +76,9 @@ def main(argv: list[str]) -> int:
     return exits.FAILED if needed else 0
 
 
-def _show_nothing(seen: Overview, within: str | None, ledger_is_per_machine: bool, elsewhere: bool) -> None:
-    ago = within and "-" not in within
-    when = f"in the last {within}" if ago else f"since {within or run_facts.at(seen.since or 0.0)}"
+def _show_nothing(seen: Overview, since_text: str | None, ledger_is_per_machine: bool, elsewhere: bool) -> None:
+    ago = since_text and "-" not in since_text
+    when = f"in the last {since_text}" if ago else f"since {since_text or run_facts.at(seen.since or 0.0)}"
     print(f"nothing needs you, nothing runs, and nothing ran {when}{' on this machine' if elsewhere else ''}.")
     start = advice.command("run", "hello", "--", "echo", "hello")
     if not elsewhere:
@@ -98,10 +98,10 @@ def _show_others(others: list[Record]) -> None:
         print("\n".join(screen.columns(cells[:_OTHERS], elastic=(2,))))
 
 
-def _show(reader: StoreReader, seen: Overview, within: str | None) -> None:
+def _show(reader: StoreReader, seen: Overview, since_text: str | None) -> None:
     parts = night_rows.parts(reader, seen, _SHOWN)
     shown = [replace(part, rows=tuple(_shortened(reader, row) for row in part.rows)) for part in parts]
-    more = f"runs --since {within or f'{_hours(seen)}h'}"
+    more = f"runs --since {since_text or f'{_hours(seen)}h'}"
     first = verdict.night_in_short(nightly.night(reader, seen))
     for line in night.lines(first, shown, width=screen.width(), paint=screen.paint, plain=screen.plain(),
                             now=clock.wall(), more=more):  # fmt: skip

@@ -89,12 +89,12 @@ def _remove(where: str, store: Store, yes: bool) -> int:
 def _parts(where: str, store: Store) -> list[Part]:
     """What to remove. What machines share comes first: if removing that fails, this machine still has its own part."""
     kind = url.ledger_of(where)
-    places = sorted({store.folder, url.folder_of(where)})  # by the remote's URL, and by its name here
+    places = sorted({store.folder, url.folder_of(where)})  # by the remote's URL, and by the URL as given
     folders = [(f"the folder {place}", partial(shutil.rmtree, place)) for place in places if os.path.isdir(place)]
     if kind == url.BESIDE:
         files = [found for file in location.files(where) for found in [file, *glob.glob(f"{glob.escape(file)}[-.]*")]]
-        there = [file for file in files if os.path.isfile(file)]
-        return [*((f"the file {file}", _unlink(file)) for file in there), *folders]
+        present = [file for file in files if os.path.isfile(file)]
+        return [*((f"the file {file}", _unlink(file)) for file in present), *folders]
     if kind == url.INSIDE:
         return [_schema(where), *folders]
     return [_refs(where), *folders]

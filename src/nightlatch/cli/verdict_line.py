@@ -19,19 +19,19 @@ QUIET = "for cron: print nothing unless it failed (then with the end of its outp
 
 def show(ended: Verdict, *, quiet: bool = False) -> None:
     """Print the line; if `quiet`, only one that a person should see."""
-    watched = sys.stderr.isatty()
-    if quiet and not _matters(ended) and not (watched and _failed(ended)):
+    on_terminal = sys.stderr.isatty()
+    if quiet and not _matters(ended) and not (on_terminal and _failed(ended)):
         return  # cron mailed this failure when it happened; at a terminal it says why nothing starts
-    print(_for_people(ended) if watched else ended.line(), file=sys.stderr)
+    print(_for_people(ended) if on_terminal else ended.line(), file=sys.stderr)
 
 
 def hush() -> None:
     """From now on the command's output is only kept with its run; Nightlatch's own lines still go to stderr."""
     ours = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     for fd in (1, 2):
-        os.dup2(nowhere, fd)
-    os.close(nowhere)
+        os.dup2(null, fd)
+    os.close(null)
     sys.stderr = printing.printing(open(ours, "w", buffering=1))  # noqa: SIM115 - open until the process ends
 
 
