@@ -55,9 +55,8 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     expected = _VERB_NAMES[args.verb].split()
     if len(args.names) != len(expected):
-        raise UsageError(
-            f"nightlatch agent {args.verb} {' '.join(expected)}: it takes {len(expected)} names, not {len(args.names)}"
-        )
+        usage = " ".join(("nightlatch agent", args.verb, *expected))
+        raise UsageError(f"{len(args.names)} names given, {len(expected)} expected: {usage}")
     if args.verb == "run":
         from .agent_run import run
 

@@ -149,7 +149,7 @@ def _prices() -> Finding:
     if day is None:
         return warn("prices", "genai-prices is not installed", "pip install genai-prices: budgets in usd need it")
     days = (date.today() - day).days
-    text = f"genai-prices {version}, whose newest price is of {day} ({days} days ago)"
+    text = f"genai-prices {version}, whose newest price is from {day} ({days} days ago)"
     return ok("prices", text) if days <= age.OLD else warn("prices", text, "pip install -U genai-prices")
 
 
