@@ -17,7 +17,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from nightlatch.cli.main import _OBJECTS
+from nightlatch.cli.main import _GC_THRESHOLD
 from nightlatch.core.job import Job
 from nightlatch.core.row import RAN, SlotRecord
 from nightlatch.core.statuses import SUCCEEDED
@@ -40,7 +40,7 @@ _REST = float(os.environ.get("NIGHTLATCH_REST", "20"))
 
 
 def run() -> None:
-    gc.set_threshold(_OBJECTS)  # as the command line has it
+    gc.set_threshold(_GC_THRESHOLD)  # as the command line has it
     with tempfile.TemporaryDirectory(prefix="nightlatch-bench-") as folder:
         _due_at_once(folder)
         _to_the_last_verdict(folder)

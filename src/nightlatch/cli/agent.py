@@ -38,26 +38,25 @@ _EXAMPLES = """\
   nightlatch agent attach 7k3f v1_abc"""
 
 OPTIONS = {name: row for name, row in options.rows(Job, RUN).items() if name != "input"}
-_VERBS = {"run": "NAME", "list": "", "show": "HANDLE", "cancel": "HANDLE", "attach": "RUN HANDLE"}  # verb → its names
+_VERB_NAMES = {"run": "NAME", "list": "", "show": "HANDLE", "cancel": "HANDLE", "attach": "RUN HANDLE"}
 
 
 def main(argv: list[str]) -> int:
     parser = Parser("agent", _PURPOSE, _EXAMPLES)
     parser.usage = "nightlatch agent run NAME --provider P --agent ID --input TEXT [options] | VERB [RUN] [HANDLE]"
-    parser.add_argument("verb", choices=_VERBS, metavar="VERB", help=", ".join(_VERBS))
-    places = "run: the job; show, cancel: HANDLE; attach: RUN HANDLE"
-    parser.add_argument("names", metavar="NAME", nargs="*", help=places)
+    parser.add_argument("verb", choices=_VERB_NAMES, metavar="VERB", help=", ".join(_VERB_NAMES))
+    names_help = "run: the job; show, cancel: HANDLE; attach: RUN HANDLE"
+    parser.add_argument("names", metavar="NAME", nargs="*", help=names_help)
     add_ask(parser)
     parser.add_flag("--all", "list: also agents that have ended")
     parser.add_flag("--json", "list, show: print JSON")
     parser.add_options(OPTIONS.values())
     add_common(parser)
     args = parser.parse_args(argv)
-    words = _VERBS[args.verb].split()
-    if len(args.names) != len(words):
-        raise UsageError(
-            f"nightlatch agent {args.verb} {_VERBS[args.verb]}: it takes {len(words)} names, not {len(args.names)}"
-        )
+    expected = _VERB_NAMES[args.verb].split()
+    if len(args.names) != len(expected):
+        usage = " ".join(("nightlatch agent", args.verb, *expected))
+        raise UsageError(f"{len(args.names)} names given, {len(expected)} expected: {usage}")
     if args.verb == "run":
         from .agent_run import run
 

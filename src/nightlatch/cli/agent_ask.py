@@ -1,4 +1,4 @@
-"""The flags that say which agent to launch: of `nightlatch agent run`, and of `nightlatch batch`."""
+"""The flags of `nightlatch agent run` and `nightlatch batch` that say which agent to launch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add_ask(parser: Parser) -> None:
 
 
 def target(args: Namespace) -> Command:
-    """The driver of the agent that the flags name."""
+    """The command that drives the agent which the flags describe."""
     import sys
 
     from ..core.agent import AgentRequest, read_fields
@@ -30,13 +30,13 @@ def target(args: Namespace) -> Command:
     if not args.provider or args.input is None:
         raise UsageError("name the vendor, the agent and its instructions: --provider P --agent ID --input TEXT")
     fields = read_fields(args.set) | ({"waits": args.waits} if args.waits else {})
-    text, shown = _content(args.input)
+    text, shown = _instructions(args.input)
     request = AgentRequest(provider=args.provider, agent=args.agent or "", input=text, fields=fields).check()
     return request.command(sys.executable, shown)
 
 
-def _content(given: str) -> tuple[str, str]:
-    """The input, and how it is recorded: of a file its name and digest."""
+def _instructions(given: str) -> tuple[str, str]:
+    """The instructions, and how they are recorded: a file by its name and digest; "" for the text as it is."""
     if not given.startswith("@") or given.startswith("@@"):
         return given.removeprefix("@") if given.startswith("@@") else given, ""
     from ..errors import UsageError

@@ -31,15 +31,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..agents.seam import Adapter, Seen
 
-_MOST = 50
-_WITHIN = 60.0  # seconds for the vendor to say that an agent has ended
-_LISTED = 7 * 86_400  # seconds
+_LIST_LIMIT = 50  # agents that `list --all` shows
+_END_TIMEOUT = 60.0  # seconds for the vendor to confirm that an agent has ended
+_VENDOR_LIST_AGE = 7 * 86_400  # seconds: older agents at the vendor are not listed
 
 
 def _list(args: Namespace) -> int:
     reader = open_reader(args.store, listing=True)
     if args.all:
-        shown = [agent_views.view(reader, row) for row in reader.ledger.agents.newest(_MOST)]
+        shown = [agent_views.view(reader, row) for row in reader.ledger.agents.newest(_LIST_LIMIT)]
     else:
         shown = agent_views.open_agents(reader)
     if args.provider:
@@ -53,26 +53,26 @@ def _list(args: Namespace) -> int:
         if not shown:
             print("no agents are known to be working")
     if args.provider:
-        _unknown_here(reader, args)
+        _print_unknown(reader, args)
     return 0
 
 
 def _cells(one: AgentView) -> list[str]:
     row = one.row
-    whose = f"run {row.run} of {printable(row.job)} ({one.run_status or 'not here any more'})"
-    then = advice.text(one.cancel) if one.is_left else advice.command("show", row.run)
+    run_text = f"run {row.run} of {printable(row.job)} ({one.run_status or 'not here any more'})"
+    next_command = advice.text(one.cancel) if one.is_left else advice.command("show", row.run)
     spent = row.used.show() or "nothing yet"
-    return [printable(row.handle), f"{row.provider} {printable(row.agent)}", row.status, whose,
-            screen.moment(row.began), spent, then]  # fmt: skip
+    return [printable(row.handle), f"{row.provider} {printable(row.agent)}", row.status, run_text,
+            screen.moment(row.began), spent, next_command]  # fmt: skip
 
 
-def _unknown_here(reader: StoreReader, args: Namespace) -> None:
-    """Agents at the vendor that carry our label and that no run here knows."""
+def _print_unknown(reader: StoreReader, args: Namespace) -> None:
+    """Print the vendor's agents that carry our label but belong to no run here."""
     every = can(providers.load(args.provider, {}), "every") if args.provider != "command" else None
     if every is None:
         print(f"nightlatch: {args.provider} has no list of its agents", file=sys.stderr)
         return
-    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.wall() - _LISTED))
+    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.wall() - _VENDOR_LIST_AGE))
     try:
         found = [(handle, labels, status) for handle, labels, status in every(since) if "nightlatch_run" in labels]
     except Unclear as error:
@@ -92,7 +92,7 @@ def _unknown_here(reader: StoreReader, args: Namespace) -> None:
 def _show(args: Namespace) -> int:
     reader, (handle,) = open_reader(args.store), args.names
     row = reader.ledger.agents.by_handle(handle)
-    seen, trouble = _polled(_adapter(row, handle, args), handle)
+    seen, trouble = _poll(_adapter(row, handle, args), handle)
     facts = agent_views.view(reader, row).facts() if row else {"version": 1, "handle": handle}
     if seen:
         facts |= {"status": seen.status, "steps": seen.steps, "answer": seen.answer, "page": seen.page,
@@ -113,7 +113,7 @@ def _show(args: Namespace) -> int:
 def _cancel(args: Namespace) -> int:
     reader, (handle,) = open_reader(args.store), args.names
     row = reader.ledger.agents.by_handle(handle)
-    seen, trouble = ending.end(_adapter(row, handle, args), handle, clock.now() + _WITHIN)
+    seen, trouble = ending.end(_adapter(row, handle, args), handle, clock.now() + _END_TIMEOUT)
     if seen is None:
         look = advice.command("agent", "show", handle)
         raise InDoubt(f"the vendor did not confirm the end of {handle}: {trouble}. Look: {look}")
@@ -133,9 +133,9 @@ def _attach(args: Namespace) -> int:
     reader = open_reader(args.store)
     run = reader.run(name)
     require_person(f"agent attach {name}", run.job, args.store)
-    begins = f"agent/{args.key}/" if args.key else "agent/"
-    known = [one for status in (IN_DOUBT, BEGUN) for one in reader.ledger.effects.every(status, run.job)]
-    found = [one.key for one in known if one.key.startswith(begins)]
+    prefix = f"agent/{args.key}/" if args.key else "agent/"
+    undecided = [one for status in (IN_DOUBT, BEGUN) for one in reader.ledger.effects.every(status, run.job)]
+    found = [one.key for one in undecided if one.key.startswith(prefix)]
     if len(found) != 1:
         raise UsageError(
             f"{title(run)} has {len(found)} launches in doubt: add --key KEY"
@@ -158,7 +158,8 @@ def _adapter(row: AgentRow | None, handle: str, args: Namespace) -> Adapter:
     return providers.load(row.provider if row else args.provider, json.loads(row.fields or "{}") if row else {})
 
 
-def _polled(adapter: Adapter, handle: str) -> tuple[Seen | None, str]:
+def _poll(adapter: Adapter, handle: str) -> tuple[Seen | None, str]:
+    """What the vendor reports about the agent; None and the reason if that is unclear."""
     try:
         return adapter.poll(handle), ""
     except Unclear as error:

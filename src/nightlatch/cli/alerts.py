@@ -49,7 +49,7 @@ def main(argv: list[str]) -> int:
     if args.what == "test":
         return _test(args.transport)
     if args.what == "send":
-        return _send(args.store, follow_on=args.follow)
+        return _send(args.store, keep_sending=args.follow)
     if args.what:
         raise UsageError(f"alerts {args.what!r}: use test, send, or nothing")
     reader = open_reader(args.store, listing=True)
@@ -83,17 +83,17 @@ def _test(only: str | None) -> int:
             alert = Alert(id=id_, transport=name, rule=TEST, job="", at=clock.wall(), detail=text)
             send(None, settings, name, id_, [alert])
             print(f"{name}: sent")
-        except (SendFailed, Refused, UsageError) as why:
+        except (SendFailed, Refused, UsageError) as error:
             failed = 1
-            lasting = "" if isinstance(why, SendFailed) else " (it would not be tried again)"
-            print(f"{name}: not sent: {printable(str(why))}{lasting}", file=sys.stderr)
+            permanent = "" if isinstance(error, SendFailed) else " (it would not be tried again)"
+            print(f"{name}: not sent: {printable(str(error))}{permanent}", file=sys.stderr)
     return failed
 
 
-def _send(store: str | None, *, follow_on: bool) -> int:
-    where = existing(store) if not follow_on else url.resolve(store)
-    if follow_on:
-        # When the store is unreachable, its folder may be too: what alerts about that need is kept elsewhere.
+def _send(store: str | None, *, keep_sending: bool) -> int:
+    where = existing(store) if not keep_sending else url.resolve(store)
+    if keep_sending:
+        # Not the store's own folder: alerts about an unreachable store must work when that folder is unreachable too.
         folder = storage.folder_for(hide_password(where))
         follow.forever(where, folder, lambda: alerts_of(place.find()) if place.find() else None, stop=0)
     elif place.find() and (settings := alerts_of(place.find())):

@@ -114,7 +114,7 @@ def _approve(reader: StoreReader, run: RunRow, job: Job, as_json: bool) -> int:
             print(f"{title(run)} is approved: `nightlatch serve` on {printable(held['host'])} publishes it")
             return 0
         taken = approval.take_over(store, ledger, run, by)
-        if store.lists_begun:  # there the row decides
+        if store.lists_begun:  # each machine has its own ledger, so the shared row decides first
             run = ledger.approve(run.id, run.head if run.held is not None else "", by)
     except RunEnded as ended:
         if statuses.needs_person(ended.run.status):

@@ -1,8 +1,7 @@
 """Arguments of commands, declared as with argparse, parsed in a tenth of the time.
 
-Importing argparse takes longer than taking a lease. What is here: options anywhere before `--`, with
-`--name VALUE` or `--name=VALUE`, positional words, a help text, and one clear line for what is wrong.
-Abbreviated options are not guessed.
+Importing argparse takes longer than taking a lease. Supported are options anywhere before `--`, as `--name VALUE` or
+`--name=VALUE`, positional words, a help text, and a one-line error. Options cannot be abbreviated.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Namespace:
         raise AttributeError(f"there is no argument {name!r}")
 
     def present(self, names: Iterable[str]) -> dict[str, object]:
-        """Of these options, those that were typed."""
+        """The options among `names` that were given, with their values."""
         found = {name: self.__dict__[name] for name in names}
         return {name: value for name, value in found.items() if not (value is None or value is False or value == [])}
 
@@ -66,7 +65,7 @@ class Argument:
         self.empty, self.hidden = empty or self.positional, hidden
 
     def read(self, text: str) -> object:
-        if not text and not self.empty:  # an unset "$STORE" does not mean the default store
+        if not text and not self.empty:  # an unset "$STORE" must not silently mean the default store
             raise UsageError(f"{self.name} is empty: give it a value, or omit it")
         if self.choices and text not in self.choices:
             name = self.metavar if self.positional else self.name
@@ -93,16 +92,16 @@ class Parser:
         self.add_argument("--config", metavar="FILE", help="nightlatch.toml (default: the nearest one, from here up)")
 
     def add_argument(self, name: str, **how: Any) -> None:
-        """As argparse's: metavar, default, type, action (store_true, append), nargs (?, +, *), choices, help; and
-        whether the value of an option may be `empty`, and whether it is `hidden` from the help."""
+        """As in argparse: metavar, default, type, action (store_true, append), nargs (?, +, *), choices, help. Also:
+        `empty` allows an empty value, `hidden` omits the argument from the help."""
         self.arguments.append(Argument(name, **how))
 
     def add_flag(self, name: str, help: str) -> None:
         self.add_argument(name, action="store_true", help=help)
 
     def add_options(self, rows: Iterable[Option]) -> None:
-        """Options of the table in core/job.py. `Namespace.present` returns those that were used."""
-        from ..core.options import as_flag  # not for `lock`, which has none of them
+        """Add options of core/job.py or core/batch.py. `Namespace.present` returns those that were given."""
+        from ..core.options import as_flag  # imported here, since `lock` must start fast and has none of them
 
         for row in rows:
             action = "store_true" if row.flag else "append" if row.many else "store"
@@ -135,14 +134,14 @@ class Parser:
                 argument = options.get(name)
                 if argument is None:
                     raise UsageError(f"unknown option {name}{_nearest(name, options)}")
-                values[argument.dest] = self._option(argument, text if equals else None, rest, values[argument.dest])
+                values[argument.dest] = self._value_of(argument, text if equals else None, rest, values[argument.dest])
         advice.about(str(values["store"] or ""), str(values["config"] or ""))
         place.choose(str(values["config"] or ""))
-        self._place(words, values)
+        self._assign_positionals(words, values)
         return Namespace(**values)
 
     @staticmethod
-    def _option(argument: Argument, text: str | None, rest: Iterable[str], before: object) -> object:
+    def _value_of(argument: Argument, text: str | None, rest: Iterable[str], previous: object) -> object:
         if argument.flag:
             if text is not None:
                 raise UsageError(f"{argument.name} takes no value")
@@ -152,17 +151,17 @@ class Parser:
         if text is None:
             raise UsageError(f"{argument.name} needs a value: {argument.shown}")
         value = argument.read(text)
-        return [*before, value] if argument.many and isinstance(before, list) else value
+        return [*previous, value] if argument.many and isinstance(previous, list) else value
 
-    def _place(self, words: list[str], values: dict[str, Any]) -> None:
-        places = [argument for argument in self.arguments if argument.positional]
-        for index, argument in enumerate(places):
-            behind = sum(later.required for later in places[index + 1 :])
+    def _assign_positionals(self, words: list[str], values: dict[str, Any]) -> None:
+        positionals = [argument for argument in self.arguments if argument.positional]
+        for index, argument in enumerate(positionals):
+            required_later = sum(later.required for later in positionals[index + 1 :])
             if argument.many:
-                taken, words = words[: len(words) - behind], words[len(words) - behind :]
+                taken, words = words[: len(words) - required_later], words[len(words) - required_later :]
                 values[argument.dest] = [argument.read(word) for word in taken]
                 missing = argument.required and not taken
-            elif len(words) > (0 if argument.required else behind):
+            elif len(words) > (0 if argument.required else required_later):
                 values[argument.dest], words = argument.read(words[0]), words[1:]
                 missing = False
             else:
@@ -175,7 +174,7 @@ class Parser:
             raise UsageError(f"unexpected argument {words[0]!r}{hint}")
 
     def help(self) -> str:
-        from . import helptext  # which nothing else needs
+        from . import helptext  # needed for --help only
 
         shown = [(argument.shown, argument.help) for argument in self.arguments if not argument.hidden]
         shown.append(("-h, --help", "this text"))
@@ -188,31 +187,33 @@ class Parser:
         return "\n".join(lines) + "\n"
 
 
-class _Described(BaseException):
+class _ParserReady(BaseException):
+    """Raised by `parser_of` where a command would parse its arguments."""
+
     def __init__(self, parser: Parser) -> None:
         super().__init__()
         self.parser = parser
 
 
 def parser_of(command: str) -> Parser:
-    """A command's arguments, found by calling it up to where it would parse them."""
+    """The parser of a command: its `main` is called, and stopped where it would parse."""
     module = __import__(f"{__package__}.{command}", fromlist=["main"])
 
-    def describe(self: Parser, _argv: list[str]) -> Namespace:
-        raise _Described(self)
+    def stop(self: Parser, _argv: list[str]) -> Namespace:
+        raise _ParserReady(self)
 
-    reads, Parser.parse_args = Parser.parse_args, describe  # type: ignore[method-assign,assignment]
+    parse_args, Parser.parse_args = Parser.parse_args, stop  # type: ignore[method-assign,assignment]
     try:
         module.main([])
-    except _Described as described:
-        return described.parser
+    except _ParserReady as ready:
+        return ready.parser
     finally:
-        Parser.parse_args = reads  # type: ignore[method-assign]
+        Parser.parse_args = parse_args  # type: ignore[method-assign]
     raise LookupError(command)
 
 
 def split_command(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Our own arguments, and the command after `--`, which is never parsed."""
+    """Nightlatch's arguments, and the command after `--`, which is never parsed."""
     if "--" in argv:
         at = argv.index("--")
         if argv[at + 1 : at + 2] == [""]:

@@ -45,14 +45,14 @@ def main(argv: list[str]) -> int:
     if args.action == "verify":
         from ..runtime.supervisor.afterwards.retention import keep_seconds
 
-        kept = [*args.head, *(_kept(args.heads) if args.heads else [])]
-        return _verify(ledger.verify(kept, keep_seconds()), args.json)
+        kept = [*args.head, *(_read_heads(args.heads) if args.heads else [])]
+        return _print_result(ledger.verify(kept, keep_seconds()), args.json)
     if args.head or args.heads:
         raise UsageError("--head and --heads are for `nightlatch audit verify`")
     return _print_heads(ledger.heads(), args.json)
 
 
-def _verify(verdict: AuditResult, as_json: bool) -> int:
+def _print_result(verdict: AuditResult, as_json: bool) -> int:
     if as_json:
         breaks = [{"chain": found.chain, "entry": found.seq, "what": found.what} for found in verdict.breaks]
         print_json({
@@ -88,8 +88,8 @@ def _print_heads(heads: list[str], as_json: bool) -> int:
     return 0
 
 
-def _kept(path: str) -> list[str]:
-    """The lines of a file that are a head, or a log line with one."""
+def _read_heads(path: str) -> list[str]:
+    """The lines of the file that are a head, or a log line with a head."""
     found = []
     try:
         with open(path, encoding="utf-8", errors="replace") as file:

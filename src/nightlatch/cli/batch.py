@@ -73,7 +73,7 @@ def main(argv: list[str]) -> int:
     check_name(args.name)
     batch = _batch(args, words, argv)
     if args.dry_run:
-        return _show(batch, args.store, args.json)
+        return _dry_run(batch, args.store, args.json)
     from ..runtime.supervisor.batches.batch import run
 
     if args.quiet:
@@ -117,21 +117,22 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
         **options.read(Batch, values, BATCH, options.as_flag),
     ).check()
     if batch.items == "-" or Path(batch.items).is_fifo():
-        _keep(batch.items)
+        _copy_to_stdin(batch.items)
         batch = replace(batch, items="-")
-    reader = ItemReader(batch.items, batch.format, batch.key)  # says what is wrong before anything is claimed
+    reader = ItemReader(batch.items, batch.format, batch.key)  # raises on a mistake before anything is claimed
     fields = CommandTemplate(command, shell=batch.shell).fields
     reader.check(fields, "the command")
-    if not fields and not args.provider and not args.quiet and sys.stderr.isatty():  # xargs would append the item
+    # xargs would append the item to such a command.
+    if not fields and not args.provider and not args.quiet and sys.stderr.isatty():
         how = "gets each item on standard input and in NIGHTLATCH_ITEM"
         print(f"nightlatch: the command has no placeholder such as {{}}, so it {how}", file=sys.stderr)
     check_publish(list(batch.publish))
     return batch
 
 
-def _keep(items: str) -> None:
+def _copy_to_stdin(items: str) -> None:
     """Copy standard input, or a pipe such as <(seq 9), to an unnamed file that becomes standard input: the driver reads
-    it at its own pace, and twice."""
+    the items twice, which a pipe does not allow."""
     import shutil
     import tempfile
 
@@ -143,8 +144,8 @@ def _keep(items: str) -> None:
         os.dup2(file.fileno(), 0)
 
 
-def _show(batch: Batch, store: str | None, as_json: bool) -> int:
-    """Print what would be done, by what the ledger knows now; claim and start nothing."""
+def _dry_run(batch: Batch, store: str | None, as_json: bool) -> int:
+    """Print what would be done according to the ledger now; claim and start nothing. Returns the exit code."""
     import shlex
 
     from ..observe.reader import NoStore
@@ -160,7 +161,7 @@ def _show(batch: Batch, store: str | None, as_json: bool) -> int:
     try:
         seen = known(open_reader(store).ledger, batch)
     except NoStore:
-        seen = {}  # nothing was ever done; a dry run makes no store
+        seen = {}  # nothing was ever done, and a dry run creates no store
     selection = Selection(reader, seen)
     command, workspaces, count = (
         CommandTemplate(batch.command, shell=batch.shell),

@@ -58,12 +58,12 @@ class Checked:
 
     job: Job
     forecast: forecast.Forecast | None
-    missing: list[str]  # program, folder, files
+    missing: list[str]  # program, folder and files that are not found
     machines: str
     sleeping: str
     stage: str
-    crontab: str  # the line of the crontab that starts it too; "" if none does
-    elsewhere: str  # another file with a job of this name, served here on the same store; "" if there is none
+    crontab: str  # the crontab line that starts this job too; "" if none does
+    elsewhere: str  # another nightlatch.toml served here with this job and store; "" if there is none
 
     def facts(self) -> dict[str, object]:
         change = self.forecast.change if self.forecast else None
@@ -96,23 +96,23 @@ def main(argv: list[str]) -> int:
     if args.apply:
         return _apply(config, args.store)
     if args.asleep:
-        return _play(config, asleep.parse(args.asleep), args.json)
-    known, store_error = _rows(config, args.store)
-    found = _checked(config, args.store, known)
+        return _simulate(config, asleep.parse(args.asleep), args.json)
+    job_rows, store_error = _rows(config, args.store)
+    found = _checked(config, args.store, job_rows)
     if args.json:
         for one in found:
             print_json(one.facts())
     else:
-        _show(config, found, args.store, valid=store_error is None)
+        _show(config, found, args.store, store_ok=store_error is None)
     if store_error:
         raise store_error
     return 0
 
 
-def _checked(config: Config, store: str | None, known: dict[str, rows.Row]) -> list[Checked]:
+def _checked(config: Config, store: str | None, job_rows: dict[str, rows.Row]) -> list[Checked]:
     shared = url.ledger_of(url.resolve(store)) != url.BESIDE
     path = services.of(config.path).path() or os.environ.get("PATH", os.defpath)
-    twice = crontabs.still_there(config.jobs, crontab.read() or "")
+    in_crontab = crontabs.still_there(config.jobs, crontab.read() or "")
     elsewhere = _elsewhere(config, store)
     return [
         Checked(
@@ -121,8 +121,8 @@ def _checked(config: Config, store: str | None, known: dict[str, rows.Row]) -> l
             missing=programs.missing(job, path),
             machines=_machines(job, shared),
             sleeping=_sleeping(job, shared),
-            stage=_stage(job, known.get(name)),
-            crontab=twice.get(name, ""),
+            stage=_stage(job, job_rows.get(name)),
+            crontab=in_crontab.get(name, ""),
             elsewhere=elsewhere.get(name, ""),
         )
         for name, job in config.jobs.items()
@@ -133,12 +133,12 @@ def _elsewhere(config: Config, store: str | None) -> dict[str, str]:
     try:
         folder = url.connect(store).folder
     except (UsageError, StoreUnreachable):
-        return {}  # `_rows` reports it
+        return {}  # `_rows` reports the error
     return Served(folder, config.path).elsewhere(config.jobs)
 
 
 def _rows(config: Config, store: str | None) -> tuple[dict[str, rows.Row], StoreUnreachable | None]:
-    """The jobs' rows, none before the store exists; and the error if it cannot be used."""
+    """The jobs' rows (none before the store exists), and the error if the store cannot be used."""
     where = url.resolve(store)
     try:
         existing(where)
@@ -170,14 +170,14 @@ def _stage(job: Job, row: rows.Row | None) -> str:
 
 
 def _machines(job: Job, shared: bool) -> str:
-    here, place_of_this = identity.host(), hosts.turn(job.hosts, identity.host())
+    here, turn = identity.host(), hosts.turn(job.hosts, identity.host())
     if not job.hosts:
         return "any that serves this store" if shared else "only this one: the store is a file on it"
     order = ", then ".join(job.hosts)
-    if place_of_this is None:
+    if turn is None:
         return f"{order}; not this one ({here})"
-    wait = f", {duration.show(place_of_this * TURN)} after the first" if place_of_this else ""
-    return f"{order}; this one is number {place_of_this + 1}{wait}"
+    wait = f", {duration.show(turn * TURN)} after the first" if turn else ""
+    return f"{order}; this one is number {turn + 1}{wait}"
 
 
 def _sleeping(job: Job, shared: bool) -> str:
@@ -195,7 +195,7 @@ def _how_to_start() -> str:
     return f" Start it: {serve}; at every login: {install}"
 
 
-def _show(config: Config, found: list[Checked], store: str | None, *, valid: bool) -> None:
+def _show(config: Config, found: list[Checked], store: str | None, *, store_ok: bool) -> None:
     where = url.resolve(store)
     count = f"{len(found)} job{'' if len(found) == 1 else 's'}"
     print(printable(f"{shown(config.path)}: {count}, store {hide_password(where)}, timezone {config.timezone}"))
@@ -210,9 +210,9 @@ def _show(config: Config, found: list[Checked], store: str | None, *, valid: boo
         for about, what in _lines(one):
             print(printable(f"  {about:<9}{what}"))
     missing = sum(bool(one.missing) for one in found)
-    some = f"{missing} job{'' if missing == 1 else 's'} would fail, since something is not found; the rest is valid."
+    failing = f"{missing} job{'' if missing == 1 else 's'} would fail, since something is not found; the rest is valid."
     start = "" if services.of(config.path).path() else _how_to_start()
-    print(f"\n{some if missing else 'The file is valid.'}{start if valid else ''}")
+    print(f"\n{failing if missing else 'The file is valid.'}{start if store_ok else ''}")
 
 
 def _lines(one: Checked) -> list[tuple[str, str]]:
@@ -233,12 +233,12 @@ def _lines(one: Checked) -> list[tuple[str, str]]:
     return found
 
 
-def _play(config: Config, nap: asleep.Nap, as_json: bool) -> int:
+def _simulate(config: Config, nap: asleep.Nap, as_json: bool) -> int:
     host, now, here = identity.host(), clock.wall(), zone.find()
     scheduled = {name: Scheduled(job, definition(job)) for name, job in config.jobs.items()}
-    played = [asleep.play(one, nap, host, now, here) for one in scheduled.values()]
+    simulated = [asleep.play(one, nap, host, now, here) for one in scheduled.values()]
     table = [["job", "slots", "on time", "late", "collapsed", "skipped", "for example"]]
-    for one in filter(None, played):
+    for one in filter(None, simulated):
         if as_json:
             print_json({"version": 1, **one.__dict__, "skipped": dict(one.skipped)})
         skipped = ", ".join(f"{count} {reason}" for reason, count in one.skipped) or "0"
@@ -252,7 +252,7 @@ def _play(config: Config, nap: asleep.Nap, as_json: bool) -> int:
         table.append([one.job, *numbers, skipped, example])
     if not as_json:
         print("\n".join(screen.columns(table, (6, 5))))
-        rest = [name for name, one in zip(scheduled, played, strict=True) if one is None]
+        rest = [name for name, one in zip(scheduled, simulated, strict=True) if one is None]
         if rest:
             print(printable(f"not shown, since nothing is due here: {', '.join(rest)}"))
     return 0
@@ -262,10 +262,10 @@ def _apply(config: Config, store: str | None) -> int:
     require_person("check --apply", next(iter(config.jobs), ""), store)
     where = url.resolve(store)
     the_store, ledger = url.connect(where), open_for(where)
-    known = {cursor.job: rows.read(cursor) for cursor in the_store.cursors(list(config.jobs))}
+    job_rows = {cursor.job: rows.read(cursor) for cursor in the_store.cursors(list(config.jobs))}
     applied = 0
     for name, job in config.jobs.items():
-        mine, row = definition(job), known.get(name)
+        mine, row = definition(job), job_rows.get(name)
         if row is None or row.definition == mine:
             continue
         last = Served(the_store.folder).definitions.get(name, "")

@@ -10,7 +10,7 @@ from .arguments import Argument, Parser, parser_of
 from .main import COMMANDS
 from .reading import open_reader
 
-Candidate = tuple[str, str]  # the word, and what it is
+Candidate = tuple[str, str]  # (word, its description)
 
 _PURPOSE = """\
 Print a script that completes commands, options and their values, jobs, runs and leases in your shell. It asks
@@ -52,12 +52,12 @@ complete -c nightlatch -k -a '(__nightlatch_words)'
 """,
 }
 
-_RUNS = 20  # how many of the newest runs are offered
+_RUNS = 20  # the newest runs that are offered
 
 
 def main(argv: list[str]) -> int:
     parser = Parser("completion", _PURPOSE, _EXAMPLES)
-    shells = tuple(SCRIPTS) if argv[:1] != ["words"] else ("words",)  # hidden: the scripts call it
+    shells = tuple(SCRIPTS) if argv[:1] != ["words"] else ("words",)  # `words` is hidden: only the scripts call it
     parser.add_argument("shell", metavar="SHELL", choices=shells, help="bash, zsh or fish")
     parser.add_argument("words", metavar="WORD", nargs="*", hidden=True)
     args = parser.parse_args(argv[: argv.index("--")] if "--" in argv else argv)
@@ -72,10 +72,10 @@ def main(argv: list[str]) -> int:
 
 def candidates(before: list[str], typed: str) -> list[Candidate]:
     """Completions of `typed`; none where only a file or free text can follow."""
-    return [(word, what) for word, what in _all(before, typed) if word.startswith(typed)]
+    return [(word, what) for word, what in _unfiltered(before, typed) if word.startswith(typed)]
 
 
-def _all(before: list[str], typed: str) -> Iterator[Candidate]:
+def _unfiltered(before: list[str], typed: str) -> Iterator[Candidate]:
     words = [word for at, word in enumerate(before) if not (word in _ANYWHERE or (at and before[at - 1] in _ANYWHERE))]
     if not words or words == ["help"]:
         yield from COMMANDS.items()
@@ -95,16 +95,16 @@ def _all(before: list[str], typed: str) -> Iterator[Candidate]:
 
 
 def _positional(
-    places: list[Argument], options: dict[str, Argument], command: str, rest: list[str]
+    positionals: list[Argument], options: dict[str, Argument], command: str, rest: list[str]
 ) -> Iterator[Candidate]:
     taken = 0
     for at, word in enumerate(rest):
         before = options.get(rest[at - 1]) if at else None
         taken += not word.startswith("-") and (before is None or before.flag)
-    if taken < len(places):
-        yield from _values(places[taken], command)
-    elif places and places[-1].many:
-        yield from _values(places[-1], command)
+    if taken < len(positionals):
+        yield from _values(positionals[taken], command)
+    elif positionals and positionals[-1].many:
+        yield from _values(positionals[-1], command)
 
 
 def _values(argument: Argument, command: str) -> Iterator[Candidate]:
@@ -112,12 +112,12 @@ def _values(argument: Argument, command: str) -> Iterator[Candidate]:
         yield from ((word, "") for word in argument.choices)
     else:
         try:
-            yield from _known(_SOURCES.get((command, argument.metavar)) or _SOURCES.get(("", argument.metavar), ""))
+            yield from _stored(_SOURCES.get((command, argument.metavar)) or _SOURCES.get(("", argument.metavar), ""))
         except Error:
-            return  # no store yet, or none that can be reached: nothing is known
+            return  # without a store that can be reached, there is nothing to offer
 
 
-def _known(kinds: str) -> Iterator[Candidate]:
+def _stored(kinds: str) -> Iterator[Candidate]:
     if not kinds:
         return
     reader = open_reader(None)
@@ -137,7 +137,7 @@ def _known(kinds: str) -> Iterator[Candidate]:
 
 
 _ANYWHERE = ("--store", "--config")  # options that may come before the command too
-_SOURCES = {  # (command or "" for any, metavar) → where its values come from
+_SOURCES = {  # (command or "" for any, metavar) → the kinds of names that complete it
     ("", "RUN"): "runs jobs",
     ("", "RUN|JOB"): "runs jobs",
     ("resolve", "WHAT"): "runs jobs",

@@ -1,4 +1,4 @@
-"""Jobs of nightlatch.toml on the command line: with its flags before what the file says, for a slot, or for a run."""
+"""Jobs of nightlatch.toml as commands start them: flags override the file; for a slot, or again for a run."""
 
 from __future__ import annotations
 
@@ -19,34 +19,35 @@ from ..system import clock, zone
 
 LAST, NEXT = "last", "next"
 
-_OF_EVERY_START = ("key", "slot", "ttl", "wait", "grace", "env", "cwd", "keep_awake", "again", "new")
+# flags that also apply to a batch; its other settings are taken from the file only
+_BATCH_FLAGS = ("key", "slot", "ttl", "wait", "grace", "env", "cwd", "keep_awake", "again", "new")
 
 
 def configured(file: str, name: str, given: Mapping[str, object]) -> Job:
-    """The job of that name in a file, with the command line's flags over the file's settings."""
+    """The job `name` of the file; the flags in `given` override its settings."""
     job = load(file).job(name)
-    if isinstance(job.target, Each) and (other := [field for field in given if field not in _OF_EVERY_START]):
+    if isinstance(job.target, Each) and (other := [field for field in given if field not in _BATCH_FLAGS]):
         raise BadOption(f"{as_flag(other[0])}: {name} is a batch: set that in {file}", other[0])
-    read = options.read(Job, _from_here(given), RUN, as_flag)
-    slot, tz = read.pop("slot", ""), read.pop("tz", job.tz)
-    if {row.name for row in options.rows(Job, RUN).values() if row.defines} & read.keys():
-        written = "\n".join(f"{field}={value!a}" for field, value in sorted(read.items()))
-        read["defined_as"] = f"{job.defined_as}\nby hand:\n{written}"
-    job = replace(job, **read)
+    parsed = options.read(Job, _from_here(given), RUN, as_flag)
+    slot, tz = parsed.pop("slot", ""), parsed.pop("tz", job.tz)
+    if {row.name for row in options.rows(Job, RUN).values() if row.defines} & parsed.keys():
+        written = "\n".join(f"{field}={value!a}" for field, value in sorted(parsed.items()))
+        parsed["defined_as"] = f"{job.defined_as}\nby hand:\n{written}"
+    job = replace(job, **parsed)
     if slot:
         job = job.at(schedule.name_of(_slot(job, slot, tz)))
     return job.check()
 
 
 def for_run(run: RunRow) -> Job | None:
-    """The job of the file that counts here, for another attempt of a run; None if it has no such job."""
+    """The run's job in the nightlatch.toml that applies here, for another attempt; None if it has no such job."""
     file = place.find()
     found = load(file).jobs.get(run.job) if file else None
     return replace(found, key=run.key, due=run.slot) if found else None
 
 
 def _from_here(given: Mapping[str, object]) -> dict[str, object]:
-    """Flags name files as seen from this folder, the job runs in another."""
+    """The flags with absolute paths: they are typed relative to this folder, and the job may run in another."""
 
     def path(text: object) -> object:
         return os.path.abspath(text) if isinstance(text, str) and text != REPORT else text
@@ -64,12 +65,12 @@ def _from_here(given: Mapping[str, object]) -> dict[str, object]:
 
 
 def _slot(job: Job, text: str, tz: str) -> int:
-    """Which slot --slot means: the newest that is due, the next one, or the one at a time."""
+    """The slot that --slot names: `last` (the newest that is due), `next`, or a time."""
     if not job.schedule:
         raise BadOption(f"--slot {text}: {job.name} has no schedule, so it has no slots", "slot")
-    found, now = schedule.parse(job.schedule, zone.find(tz)), clock.wall()
+    slots, now = schedule.parse(job.schedule, zone.find(tz)), clock.wall()
     if text in (LAST, NEXT):
-        return found.newest(now) if text == LAST else found.next(now)
+        return slots.newest(now) if text == LAST else slots.next(now)
     try:
         at = datetime.datetime.fromisoformat(text)
     except ValueError:
@@ -79,7 +80,7 @@ def _slot(job: Job, text: str, tz: str) -> int:
             "slot",
         ) from None
     wanted = round((at if at.tzinfo else at.replace(tzinfo=zone.find(tz))).timestamp())
-    if found.newest(wanted) != wanted:
-        near = f"{schedule.name_of(found.newest(wanted))} and {schedule.name_of(found.next(wanted))}"
+    if slots.newest(wanted) != wanted:
+        near = f"{schedule.name_of(slots.newest(wanted))} and {schedule.name_of(slots.next(wanted))}"
         raise BadOption(f"--slot {text}: {job.name} is not due then; the slots before and after are {near}", "slot")
     return wanted

@@ -17,7 +17,7 @@ from ..system.identity import person
 from .arguments import Namespace, Parser
 from .reading import open_reader
 
-_SEARCHED = 200  # how many of a job's newest runs, if a job is named instead of a run
+_SEARCHED = 200  # newest runs of a job that are searched when the job is named instead of a run
 
 
 def title(run: RunRow) -> str:
@@ -25,7 +25,7 @@ def title(run: RunRow) -> str:
 
 
 def run_parser(command: str, purpose: str, examples: str) -> Parser:
-    """For a command about one run."""
+    """The parser of a command about one run."""
     parser = Parser(command, purpose, examples)
     parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id; or a job, for its newest run")
     parser.add_flag("--json", "print the run as JSON")
@@ -33,12 +33,13 @@ def run_parser(command: str, purpose: str, examples: str) -> Parser:
 
 
 def named_run(parser: Parser, argv: list[str], among: tuple[str, ...] = ()) -> tuple[Namespace, StoreReader, RunRow]:
-    """The arguments and the run that they name. A job means its run in one of the statuses `among`, else its newest."""
+    """The arguments, the reader, and the run that is named. A job means its run with a status in `among`, else its
+    newest."""
     args = parser.parse_args(argv)
     reader = open_reader(args.store)
     run = reader.ledger.run(args.run) or run_of_job(reader, args.run, among) or reader.run(args.run)
     if reader.status(run) == lapse.LAPSED:
-        # No holder would find the decision: it would wait for the next attempt, and apply to that one.
+        # No holder is left to see the decision: it would apply to the next attempt instead.
         raise InDoubt(
             f"{title(run)} has lapsed: its holder {run.holder} is gone, and it may have acted. Look, then: "
             f"{advice.command('resolve', run.id)}"
@@ -57,7 +58,7 @@ def run_of_job(reader: StoreReader, job: str, among: tuple[str, ...]) -> RunRow 
 
 
 def decide(reader: StoreReader, run: RunRow, verb: Callable[[Ledger, str, str], RunRow]) -> RunRow:
-    """Apply the decision `verb` and return the run. If that is not possible: exit code 76 if the run needs another
+    """Apply the decision `verb` and return the run. If the run has ended, raises: with exit code 76 if it needs another
     decision, else 64."""
     try:
         return verb(open_for(reader.url), run.id, person())

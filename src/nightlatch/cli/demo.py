@@ -26,7 +26,7 @@ lease.
 
 It uses a temporary store and leaves nothing behind."""
 
-# What both workers do. The lease is checked right before the write, as careful people do.
+# What both workers do. They check the lease right before the write, as a careful program does.
 _WORKER = """
 import sys, nightlatch
 from nightlatch import gates
@@ -47,7 +47,7 @@ with nightlatch.lease("report-" + how, ttl="2s", wait="30s", gates=[gate] if how
 
 
 def _pages(*, browse: bool) -> int:
-    """A night in a temporary store, which Ctrl-C removes."""
+    """Show a made-up night from a temporary store, until Ctrl-C."""
     from ..web import made_up
     from ..web.server import PagesServer
     from .open import show
@@ -74,37 +74,37 @@ def main(argv: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="nightlatch-demo-") as folder:
         os.environ["NIGHTLATCH_STORE"] = f"sqlite:///{folder}/demo.db"
         try:
-            alone, gated = _frozen(folder, "lock"), _frozen(folder, "gate")
-            orphans = _killed(folder)
+            alone, gated = _freeze_worker(folder, "lock"), _freeze_worker(folder, "gate")
+            none_left = _kill_holder(folder)
         finally:
-            for each in _started:  # Ctrl-C does not reach them
+            for each in _started:  # in separate process groups, which Ctrl-C does not reach
                 each.kill()
                 each.wait()
-        good = alone["file"] == "Ann" and gated["file"] == "Ben" and orphans
+        as_expected = alone["file"] == "Ann" and gated["file"] == "Ben" and none_left
         _table(alone, gated)
     _say(
         "\nThrough the gate no stale write landed, and after kill -9 nothing was left running."
-        if good
+        if as_expected
         else "\nThis is NOT how it should be."
     )
-    return 0 if good else 1
+    return 0 if as_expected else 1
 
 
-def _frozen(folder: str, how: str) -> dict[str, str]:
-    """One worker is frozen just before its write, and another takes over: how it ends."""
+def _freeze_worker(folder: str, how: str) -> dict[str, str]:
+    """Freeze one worker just before its write and let another take over; return the outcome."""
     os.mkdir(os.path.join(folder, how))
     path = os.path.join(folder, how, "report.txt")
     _say("With a lock alone:" if how == "lock" else "\nThrough a gate:")
     ann = _worker("Ann", path, how)
-    ann_token = _line(ann)
+    ann_token = _read_line(ann)
     _say(f"  Ann holds the lease (token {ann_token}), has checked it, and is frozen just before her write")
     ann.send_signal(signal.SIGSTOP)
     ben = _worker("Ben", path, how)
-    ben_token = _line(ben)
-    _go_on(ben)
+    ben_token = _read_line(ben)
+    _let_write(ben)
     _say(f"  her lease runs out; Ben takes over (token {ben_token}) and writes: {_content(path)!r}")
     ann.send_signal(signal.SIGCONT)
-    output = _go_on(ann)
+    output = _let_write(ann)
     refused = "StaleToken" in output
     if refused:
         reason = output.strip().rpartition("StaleToken: ")[2].replace(f"{folder}/", "")
@@ -121,12 +121,12 @@ def _frozen(folder: str, how: str) -> dict[str, str]:
     }
 
 
-def _killed(folder: str) -> bool:
-    """A holder killed with a minute left on its lease: is it followed at once, and is nothing left of it?"""
+def _kill_holder(folder: str) -> bool:
+    """Kill a holder with a minute left on its lease. True if the next one gets the lease, and the command is gone."""
     pid = os.path.join(folder, "pid")
     _say("\nAnd kill -9, with 60 seconds left on the lease:")
     ann = _lock("--", "sh", "-c", f'(setsid sleep 3600 &); echo "$$" > {pid}.part; mv {pid}.part {pid}; sleep 3600')
-    _until(lambda: os.path.exists(pid))
+    _wait_until(lambda: os.path.exists(pid))
     command = int(_content(pid))
     began = process.start_of(command) or 0
     ann.kill()
@@ -161,13 +161,13 @@ def _worker(name: str, path: str, how: str) -> subprocess.Popen[str]:
 
 
 def _start(words: list[str], **more: Any) -> subprocess.Popen[Any]:
-    """In a separate process group: when a group has lost its shell and one process in it is stopped, the kernel hangs
-    up on all of them."""
+    """Start it in a separate process group: once a group has lost its shell, stopping one process in it makes the
+    kernel send SIGHUP to all of them."""
     _started.append(subprocess.Popen(words, process_group=0, **more))
     return _started[-1]
 
 
-def _line(worker: subprocess.Popen[str]) -> str:
+def _read_line(worker: subprocess.Popen[str]) -> str:
     assert worker.stdout
     line = worker.stdout.readline().strip()
     if not line:
@@ -175,7 +175,8 @@ def _line(worker: subprocess.Popen[str]) -> str:
     return line
 
 
-def _go_on(worker: subprocess.Popen[str]) -> str:
+def _let_write(worker: subprocess.Popen[str]) -> str:
+    """Let the worker write and end; return its stderr."""
     return worker.communicate("\n")[1]
 
 
@@ -189,7 +190,7 @@ def _content(path: str) -> str:
         return file.read().strip()
 
 
-def _until(condition: Callable[[], bool]) -> None:
+def _wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         time.sleep(0.01)
 

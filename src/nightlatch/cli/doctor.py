@@ -94,18 +94,18 @@ def _prove(where: str, targets: list[str], as_json: bool) -> int:
 
 def findings(where: str) -> Iterator[Finding]:
     yield from _machine()
-    new = url.ledger_of(where) == url.BESIDE and not os.path.exists(location.files(where)[0])
+    is_new = url.ledger_of(where) == url.BESIDE and not os.path.exists(location.files(where)[0])
     try:
         store = url.connect(where)
         started = time.perf_counter()
-        identity_of_store = store.id
+        store_id = store.id
         took = time.perf_counter() - started
     except Error as error:
         yield fail("store", hide_password(where), str(error))
         return
-    if new:
+    if is_new:
         yield ok("store", "there was none: it is made now")
-    yield ok("store", f"{store.url} (id {identity_of_store[:8]}, opened in {took * 1000:.0f} ms)")
+    yield ok("store", f"{store.url} (id {store_id[:8]}, opened in {took * 1000:.0f} ms)")
     scheme = url.scheme_of(where)
     if scheme and scheme.checkup:
         yield from import_module(f"nightlatch.{scheme.checkup}").findings(where)
@@ -129,32 +129,32 @@ def _machine() -> Iterator[Finding]:
 
 
 def _subreaper() -> Finding:
-    without = "runaway children are found by their environment only"
+    consequence = "runaway children are found by their environment only"
     if sys.platform != "linux":
-        return warn("processes", f"no subreaper on {sys.platform}", without)
+        return warn("processes", f"no subreaper on {sys.platform}", consequence)
     try:
         tree.become_subreaper()
     except OSError as error:
-        return warn("processes", f"no subreaper: {error}", without)
+        return warn("processes", f"no subreaper: {error}", consequence)
     return ok("processes", "subreaper works: runaway children are found by the kernel")
 
 
 def _prices() -> Finding:
-    """Budgets are counted with them."""
+    """Are the prices, which budgets in usd are counted with, recent?"""
     from datetime import date
 
     from ..gateway import age
 
-    found, day = age.newest(date.today())
+    version, day = age.newest(date.today())
     if day is None:
         return warn("prices", "genai-prices is not installed", "pip install genai-prices: budgets in usd need it")
     days = (date.today() - day).days
-    text = f"genai-prices {found}, whose newest price is of {day} ({days} days ago)"
+    text = f"genai-prices {version}, whose newest price is from {day} ({days} days ago)"
     return ok("prices", text) if days <= age.OLD else warn("prices", text, "pip install -U genai-prices")
 
 
 def _proofs() -> Finding:
-    """What proves that a killed holder has left nothing at work. A lease moves before its TTL only if all agree."""
+    """How to prove here that a killed holder left no process. A lease moves before its TTL only if all proofs agree."""
     have = "the environments of processes, a lock that they inherit"
     if cgroup.possible():
         return ok("proofs", f"{have}, a cgroup for each run")
@@ -172,5 +172,5 @@ def _folder(folder: str) -> Iterator[Finding]:
         yield ok("folder", f"{folder}: runs.log, and the output of runs")
     live = os.path.join(folder, "live")
     names = [name for name in os.listdir(live) if not name.endswith(lifetime.TREE)] if os.path.isdir(live) else []
-    over = sum(lifetime.is_over(os.path.join(live, name)) for name in names)
-    yield ok("holders", f"{len(names) - over} alive on this machine, {over} gone without a release")
+    gone = sum(lifetime.is_over(os.path.join(live, name)) for name in names)
+    yield ok("holders", f"{len(names) - gone} alive on this machine, {gone} gone without a release")

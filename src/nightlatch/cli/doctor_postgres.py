@@ -10,8 +10,8 @@ from ..database.postgres import PATIENCE, PostgresDatabase
 from ..system import clock
 from .doctor import Finding, fail, ok, warn
 
-_OLDEST = 14  # the oldest version that its makers still fix
-_SKEW = 5.0  # seconds between this machine's clock and the server's that a person should know of
+_OLDEST = 14  # the oldest major version that still gets fixes
+_SKEW = 5.0  # seconds between this machine's clock and the server's that deserve a warning
 
 
 def findings(url: str) -> Iterator[Finding]:
@@ -39,9 +39,9 @@ def _version(settings: dict[str, str]) -> Finding:
 
 
 def _durability(settings: dict[str, str]) -> Finding:
-    for setting, lost in (("fsync", "a power failure can destroy the store"), ("full_page_writes", "so can a crash")):
+    for setting, risk in (("fsync", "a power failure can destroy the store"), ("full_page_writes", "so can a crash")):
         if settings[setting] == "off":
-            return fail("durability", f"{setting} is off: {lost}", f"ALTER SYSTEM SET {setting} = on")
+            return fail("durability", f"{setting} is off: {risk}", f"ALTER SYSTEM SET {setting} = on")
     if settings["synchronous_commit"] == "off":
         found = "synchronous_commit is off: a crash of the server forgets grants and done keys"
         return fail("durability", found, "ALTER ROLE the user in --store SET synchronous_commit = on")
@@ -72,23 +72,23 @@ def _timeouts(settings: dict[str, str]) -> Finding:
         if 0 < int(settings.get(name, "0")) < PATIENCE * 1000
     ]
     if short:
-        role = "ALTER ROLE the user in --store SET that = 0; Nightlatch gives up by itself"
-        return warn("timeouts", " and ".join(short) + ": a verb on a busy server would be cut off", role)
+        cure = "ALTER ROLE the user in --store SET that = 0; Nightlatch gives up by itself"
+        return warn("timeouts", " and ".join(short) + ": a verb on a busy server would be cut off", cure)
     idle = int(settings.get("idle_session_timeout", "0"))
     closed = f"; idle connections are closed after {duration.show(idle / 1000)} and opened again" if idle else ""
     return ok("timeouts", f"none that would cut off a verb{closed}")
 
 
 def _clock(database: PostgresDatabase) -> Finding:
-    """The quickest of a few answers: half of its way is the error."""
+    """The server clock's offset, from the fastest of a few replies: half of its round trip is the error."""
     samples = []
     for _ in range(5):
         before = clock.wall()
         ((server,),) = database.read(f"SELECT {database.wall}")
         after = clock.wall()
         samples.append((after - before, server / 1000 - (before + after) / 2))
-    way, offset = min(samples)
-    found = f"the server's is {abs(offset):.3f} s {'ahead' if offset > 0 else 'behind'} (± {way / 2:.3f} s)"
+    round_trip, offset = min(samples)
+    found = f"the server's is {abs(offset):.3f} s {'ahead' if offset > 0 else 'behind'} (± {round_trip / 2:.3f} s)"
     if abs(offset) > _SKEW:
         return warn("server clock", found, "leases go by the server's clock alone; set this machine's, for your logs")
     return ok("server clock", found)

@@ -26,18 +26,18 @@ def findings(where: str) -> Iterator[Finding]:
             yield ok("permissions", found)
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     try:
-        (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-        (broken,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        (journal_mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+        (check,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         meta = dict(connection.execute(schema.READ).fetchall())
     finally:
         connection.close()
-    if mode == "wal":
+    if journal_mode == "wal":
         yield ok("durability", "write-ahead log, every commit flushed to the disk")
     else:
         cure = f"another program changed it: sqlite3 {path} 'PRAGMA journal_mode=WAL'"
-        yield warn("durability", f"journal mode {mode}", cure)
-    if broken != "ok":
-        yield fail("integrity", broken, "restore a backup, then nightlatch lease raise NAME --above N for each lease")
+        yield warn("durability", f"journal mode {journal_mode}", cure)
+    if check != "ok":
+        yield fail("integrity", check, "restore a backup, then nightlatch lease raise NAME --above N for each lease")
     yield ok("schema", f"{meta['store.schema']} (this program knows {schema.newest('store')})")
     space = os.statvfs(folder)
     free = space.f_bavail * space.f_frsize

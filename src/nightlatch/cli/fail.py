@@ -58,6 +58,6 @@ def _seconds(text: str) -> float:
     try:
         return retry.retry_after_seconds(text, clock.wall())
     except (ValueError, TypeError):
-        # 64 would be a permanent failure: a server's odd header must not end the retries.
+        # Not a UsageError: its exit code 64 is a permanent failure, and a server's odd header must not end the retries.
         print(f"nightlatch: --retry-after {text!r} is neither seconds nor an HTTP date: ignored", file=sys.stderr)
         return 0.0

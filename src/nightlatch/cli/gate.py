@@ -84,8 +84,8 @@ def main(argv: list[str]) -> int:
             _show(seen)
         return 0
     store = url.connect(args.store)
-    foreign = gate.adopt(store.id)
-    marks = f"{foreign} mark{'' if foreign == 1 else 's'}"
+    adopted = gate.adopt(store.id)
+    marks = f"{adopted} mark{'' if adopted == 1 else 's'}"
     print(f"{printable(args.target)}: {marks} adopted for {store.url} (store id {store.id[:8]})")
     return 0
 
@@ -93,7 +93,7 @@ def main(argv: list[str]) -> int:
 def _forget(args: Namespace) -> int:
     if not args.lease:
         raise UsageError("which lease? nightlatch gate forget TARGET --lease NAME")
-    # A gate that is gone may not open any more; then what it was registered as has to be named.
+    # A gate whose target is gone may not open any more; then TARGET must be the URL that it was registered with.
     gate_url = args.target if "://" in args.target else at(args.target).url
     if not url.connect(args.store).unregister(args.lease, gate_url):
         raise UsageError(f"{gate_url} is not registered under {args.lease}; use the URL that the error message shows")
@@ -146,9 +146,9 @@ def _inspectable(target: str) -> Inspectable:
 def _show(seen: GateView) -> None:
     print(f"gate     {printable(seen.url)}")
     if not seen.marks:
-        there = ", nor does it exist" if seen.missing else ""
+        absent = ", nor does it exist" if seen.missing else ""
         target = printable(seen.target)
-        print(f"no mark  no holder of a lease has sealed or written {target} yet{there}: it keeps nobody out")
+        print(f"no mark  no holder of a lease has sealed or written {target} yet{absent}: it keeps nobody out")
         print(f"         to protect it: {advice.text(seen.fence)}")
     for name, found in seen.marks.items():
         print(

@@ -7,8 +7,8 @@ import shutil
 import textwrap
 from collections.abc import Iterable
 
-_ENTRY = re.compile(r"(\S+(?: \S+)*  +)(\S.*)")  # a word or two, a gap, and what it means
-_WIDEST = 26  # characters of a word in the left column; the meaning of a longer one begins on the next line
+_ENTRY = re.compile(r"(\S+(?: \S+)*  +)(\S.*)")  # a list entry: its words, a gap of two spaces or more, a meaning
+_WIDEST = 26  # characters in the left column; after a longer word, the meaning begins on the next line
 
 
 def width() -> int:
@@ -24,7 +24,7 @@ def prose(text: str) -> list[str]:
 
 
 def _block(lines: list[str]) -> list[str]:
-    parts: list[tuple[str, str]] = []  # (the word at its left, the text)
+    parts: list[tuple[str, str]] = []  # (the entry's word with its gap, "" in a paragraph; the text)
     for line in lines:
         entry = _ENTRY.fullmatch(line)
         # A block has at most one list, perhaps with a text before it.
@@ -34,14 +34,14 @@ def _block(lines: list[str]) -> list[str]:
             parts[-1] = (parts[-1][0], f"{parts[-1][1]} {line.strip()}")
         else:
             parts.append(("", line.strip()))
-    return [filled for before, text in parts for filled in _fill(before, len(before), text)]
+    return [filled for label, text in parts for filled in _fill(label, len(label), text)]
 
 
-def _fill(before: str, indent: int, text: str) -> list[str]:
+def _fill(label: str, indent: int, text: str) -> list[str]:
     return textwrap.wrap(
-        text, width(), initial_indent=before, subsequent_indent=" " * indent, break_long_words=False,
+        text, width(), initial_indent=label, subsequent_indent=" " * indent, break_long_words=False,
         break_on_hyphens=False,
-    ) or [before.rstrip()]  # fmt: skip
+    ) or [label.rstrip()]  # fmt: skip
 
 
 def table(rows: Iterable[tuple[str, str]]) -> list[str]:
@@ -66,7 +66,7 @@ def usage(text: str) -> list[str]:
 
 
 def examples(text: str) -> list[str]:
-    """Commands. A long one is continued after a backslash, and its remark moves to the line before it."""
+    """Commands. One that is too long is continued after a backslash, and its remark moves to the line before it."""
     lines: list[str] = []
     for line in text.splitlines():
         command, gap, remark = line.partition("  #")

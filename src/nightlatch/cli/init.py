@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ..config import crontab as reading
+from ..config import crontab as crontabs
 from ..config import template
 from ..config.load import load
 from ..config.mistakes import shown
@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     if os.path.exists(path):
         raise UsageError(f"{shown(path)} already exists: edit it, then nightlatch check")
     lines = _crontab(args.file, os.path.dirname(path)) if args.from_crontab else []
-    jobs = [text for line in lines for text in (*reading.toml(line), "")]
+    jobs = [text for line in lines for text in (*crontabs.toml(line), "")]
     text = template.new(
         store=without_password(args.store or "") or _remote(),
         default=url.default(),
@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
     except OSError as error:
         cure = "Change to a folder that you may write to, or name a file: --config FILE"
         raise UsageError(f"{path} cannot be written: {error.strerror}. {cure}") from None
-    load(path)  # what we write must be right
+    load(path)  # raises if the written file is invalid
     print(f"wrote {shown(path)}" + (f" with {_count(lines)}" if args.from_crontab else ""))
     if args.from_crontab:
         _explain(lines)
@@ -66,7 +66,7 @@ def main(argv: list[str]) -> int:
 
 
 def _remote() -> str:
-    """The store of a clone: the remote that it pushes to anyway."""
+    """git+origin in a clone, since it pushes to that remote anyway; else ""."""
     try:
         code, _, _ = program.run(["git", "remote", "get-url", "--push", "origin"], env=os.environ, timeout=10)
     except (OSError, program.Unfinished):
@@ -74,7 +74,7 @@ def _remote() -> str:
     return "" if code else "git+origin"
 
 
-def _crontab(file: str | None, folder: str) -> list[reading.CrontabLine]:
+def _crontab(file: str | None, folder: str) -> list[crontabs.CrontabLine]:
     system = bool(file) and os.path.abspath(str(file)).startswith("/etc/cron")
     if file == "-":
         text: str | None = sys.stdin.read()
@@ -88,10 +88,10 @@ def _crontab(file: str | None, folder: str) -> list[reading.CrontabLine]:
         text = crontab.read()
     if text is None:
         raise UsageError("`crontab -l` does not work here: name a file, nightlatch init --from-crontab FILE")
-    return reading.read(text, home=os.path.expanduser("~"), folder=folder, system=system)
+    return crontabs.read(text, home=os.path.expanduser("~"), folder=folder, system=system)
 
 
-def _count(lines: list[reading.CrontabLine]) -> str:
+def _count(lines: list[crontabs.CrontabLine]) -> str:
     jobs = sum(not line.why_not for line in lines)
     rest = len(lines) - jobs
     return f"{jobs} job{'' if jobs == 1 else 's'}" + (
@@ -99,13 +99,13 @@ def _count(lines: list[reading.CrontabLine]) -> str:
     )
 
 
-def _explain(lines: list[reading.CrontabLine]) -> None:
+def _explain(lines: list[crontabs.CrontabLine]) -> None:
     for line in lines:
         if line.why_not:
             print(printable(f"line {line.number} is not a job here: {line.why_not}"))
             print(printable(f"  {line.text}"))
-    made = [line for line in lines if not line.why_not]
-    if made:
+    jobs = [line for line in lines if not line.why_not]
+    if jobs:
         print("Remove these lines from the crontab before you serve (crontab -e), else they run twice:")
-        for line in made:
+        for line in jobs:
             print(printable(f"  {line.text}"))

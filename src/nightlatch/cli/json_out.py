@@ -6,4 +6,4 @@ from __future__ import annotations
 def print_json(facts: dict[str, object]) -> None:
     import json
 
-    print(json.dumps(facts))  # ASCII only: what a command reported stays harmless here too
+    print(json.dumps(facts))  # ASCII only: control characters that a command reported cannot reach a terminal

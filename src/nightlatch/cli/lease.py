@@ -43,7 +43,7 @@ _EXAMPLES = """\
   nightlatch lease raise nightly --above 1794783156909"""
 
 
-_NOT_HELD = "(exit {})"  # for `eval`, which calls it a success when nothing is printed
+_NOT_HELD = "(exit {})"  # printed for `eval`, which succeeds when it gets nothing
 
 
 def main(argv: list[str]) -> int:
@@ -84,7 +84,7 @@ def _main(argv: list[str]) -> int:
 
         require_person(f"lease {args.verb} {args.name}", args.name, args.store)
     if args.verb in ("show", "list"):
-        from .reading import existing  # reading makes no store
+        from .reading import existing  # show and list must not create a store
 
         return _VERBS[args.verb](url.connect(existing(args.store, listing=args.verb == "list")), args)
     return _VERBS[args.verb](url.connect(args.store), args)
@@ -93,8 +93,8 @@ def _main(argv: list[str]) -> int:
 def _acquire(store: Store, args: Namespace) -> int:
     if args.pid is not None and process.start_of(args.pid) is None:
         raise UsageError(f"--pid {args.pid}: there is no such process")
-    if args.pid is not None and (whole := process.of_thread(args.pid)) != args.pid:
-        raise UsageError(f"--pid {args.pid} is a thread, which may end before its process. Use {whole}")
+    if args.pid is not None and (pid := process.of_thread(args.pid)) != args.pid:
+        raise UsageError(f"--pid {args.pid} is a thread, which may end before its process. Use {pid}")
     holder = identity.holder(pid=args.pid or 0)
     grant, ttl = identity.new_id(), ttl_seconds(args.ttl, store)
     try:
@@ -130,7 +130,7 @@ def _seal(store: Store, args: Namespace, grant: str, registered: tuple[str, ...]
         try:
             store.release(args.name, grant)  # a gate that cannot be sealed means no lease
         except LeaseLost:
-            pass  # another has it already
+            pass  # another holder has the lease already
         raise
     return lease.token
 

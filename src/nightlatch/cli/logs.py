@@ -38,20 +38,20 @@ def main(argv: list[str]) -> int:
     run = reader.run_or_newest(args.run)
     folder = kept_output.folder_of(reader.store.folder, run.id)
     if not kept_output.exists(folder):
-        _explain(run, args.f)
+        _explain_missing(run, args.f)
     if not args.f:
-        if not _pass_on(folder, args.raw, None):
+        if not _print_output(folder, args.raw, None):
             print(f"nightlatch: run {run.id} of {run.job} ({run.status}) has printed nothing", file=sys.stderr)
         return 0
     has_ended = _HasEnded(reader, run)
-    _pass_on(folder, args.raw, has_ended)
+    _print_output(folder, args.raw, has_ended)
     then = advice.text(next_of(reader, run, has_ended.status))
     print(f"nightlatch: run {run.id} of {run.job} is {has_ended.status}: {then}", file=sys.stderr)
     return 0
 
 
-def _explain(run: RunRow, follow: bool) -> None:
-    """Raise why there is no output, unless it is still to come and `follow` waits for it."""
+def _explain_missing(run: RunRow, follow: bool) -> None:
+    """Raise an error that says why there is no output, unless `follow` can wait for it."""
     here = not run.host or run.host == identity.host()
     if not here:
         raise UsageError(
@@ -64,28 +64,28 @@ def _explain(run: RunRow, follow: bool) -> None:
 
 
 class _HasEnded:
-    """Has the run ended, or lapsed? Called often; reads the ledger rarely."""
+    """True when called after the run has ended or lapsed. Called often, it reads the ledger only every second."""
 
     def __init__(self, reader: StoreReader, run: RunRow) -> None:
-        self._reader, self._run, self._look_at = reader, run.id, 0.0
+        self._reader, self._run, self._next_look = reader, run.id, 0.0
         self.status = ""
 
     def __call__(self) -> bool:
-        if clock.now() >= self._look_at:
+        if clock.now() >= self._next_look:
             self.status = self._reader.status(self._reader.run(self._run))
-            self._look_at = clock.now() + _LOOK_EVERY
+            self._next_look = clock.now() + _LOOK_EVERY
         return self.status not in statuses.OPEN
 
 
-def _pass_on(folder: str, raw: bool, has_ended: _HasEnded | None) -> bool:
-    """Print the output; was there any?"""
+def _print_output(folder: str, raw: bool, has_ended: _HasEnded | None) -> bool:
+    """Print the output; True if there was any."""
     from ..system.strip_ansi import AnsiStripper
 
-    plain, out, some = AnsiStripper(), sys.stdout.buffer, False
+    stripper, out, printed = AnsiStripper(), sys.stdout.buffer, False
     for data in kept_output.follow(folder, has_ended) if has_ended else kept_output.read(folder):
-        some = some or bool(data)
-        out.write(data if raw else plain.feed(data))
+        printed = printed or bool(data)
+        out.write(data if raw else stripper.feed(data))
         out.flush()
-    out.write(plain.end())
+    out.write(stripper.end())
     out.flush()
-    return some
+    return printed

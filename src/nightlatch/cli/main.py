@@ -64,22 +64,24 @@ COMMANDS = {
     "demo": "show what happens to a stale write: with a lock alone, and through a gate",
 }
 
-# words from other programs → ours
-_ELSEWHERE = {
+# words that other programs use → our command or option
+_SYNONYMS = {
     "resume": "unpause", "start": "run", "stop": "cancel", "kill": "cancel", "rerun": "retry",
     "list": "runs", "ls": "runs", "ps": "runs", "history": "runs", "costs": "usage",
     "jobs": "slots", "config": "check", "validate": "check", "daemon": "serve", "web": "open", "ui": "open",
     "stage": "promote", "version": "--version", "-v": "--version",
 }  # fmt: skip
 
-_OBJECTS = 20_000  # between garbage collections; with Python's 700, start-up has many collections and no garbage
+_GC_THRESHOLD = 20_000  # objects; with Python's 700, start-up has many collections that find no garbage
 
 _USAGE = "nightlatch [--store URL] [COMMAND …]"
 _PURPOSE = """\
 Runs agents and scheduled jobs unattended: each slot once, with a timeout and a budget, resumable; a stale copy cannot
 overwrite newer results. Without a command it shows the last night on one screen, starting with what needs you."""
-_STORE = "default: $NIGHTLATCH_STORE, else the store in nightlatch.toml, else a file of this user"
-_CONFIG = "nightlatch.toml (default: $NIGHTLATCH_CONFIG, else the nearest one from this folder up, else the user's)"
+_STORE_HELP = "default: $NIGHTLATCH_STORE, else the store in nightlatch.toml, else a file of this user"
+_CONFIG_HELP = (
+    "nightlatch.toml (default: $NIGHTLATCH_CONFIG, else the nearest one from this folder up, else the user's)"
+)
 _EXAMPLES = """\
   nightlatch run articles --slot '0 2 * * *' -- ./articles.sh
   nightlatch
@@ -90,13 +92,13 @@ _EXAMPLES = """\
 
 
 def main(argv: list[str] | None = None) -> NoReturn:
-    """The console script. Ends the process at once: interpreter shutdown takes time and has nothing to do."""
-    gc.set_threshold(_OBJECTS)
+    """The console script. Ends by os._exit: interpreter shutdown takes time and has nothing left to do."""
+    gc.set_threshold(_GC_THRESHOLD)
     finder.install()
-    # A caller may ignore it, and we inherit that: the kernel would keep no exit code, and give pids of ended children
-    # to strangers before we know of it.
+    # We inherit it if the caller ignores SIGCHLD: the kernel would then discard exit codes, and reuse the pids of
+    # our children before we know that they ended.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    _open_standard()
+    _open_standard_fds()
     printing.install()
     code = _run(sys.argv[1:] if argv is None else argv)
     for stream in (sys.stdout, sys.stderr):
@@ -107,19 +109,19 @@ def main(argv: list[str] | None = None) -> NoReturn:
     os._exit(code)
 
 
-def _open_standard() -> None:
+def _open_standard_fds() -> None:
     """If fds 0–2 are closed (`>&-`), open /dev/null there, so that our files never get those numbers."""
     for fd in (0, 1, 2):
         try:
             os.fstat(fd)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # it gets the lowest free number, which is fd
     sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
 
 
 def run(argv: list[str]) -> int:
-    """For a process that goes on."""
+    """Run a command in a process that continues afterwards; return the exit code."""
     streams = sys.stdout, sys.stderr
     printing.install()
     try:
@@ -134,7 +136,7 @@ def _run(argv: list[str]) -> int:
     except (Error, Stop) as error:
         from ..core.printable import printable
 
-        # It may quote a command's output, so it is one line; of a file each mistake has its own.
+        # An error may quote a command's output, so it becomes one line; an invalid file has a line for each mistake.
         first, *others = (isinstance(error, BadConfig) and error.lines) or (str(error),)
         for line in [f"nightlatch: {first}", *others]:
             print(printable(line), file=sys.stderr)
@@ -142,7 +144,7 @@ def _run(argv: list[str]) -> int:
     except KeyboardInterrupt:
         return exits.INTERRUPTED
     except BrokenPipeError:
-        return 141
+        return 141  # as a shell reports SIGPIPE
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else 0
     except Exception as error:
@@ -184,8 +186,8 @@ def _dispatch(argv: list[str]) -> int:
         from . import helptext
 
         rows = [
-            ("--store URL", f"{examples()} ({_STORE})"),
-            ("--config FILE", _CONFIG),
+            ("--store URL", f"{examples()} ({_STORE_HELP})"),
+            ("--config FILE", _CONFIG_HELP),
             ("-V, --version", "print the version"),
             ("-h, --help", "this text; nightlatch COMMAND --help, or nightlatch help COMMAND, for one command"),
         ]
@@ -217,8 +219,8 @@ def _unknown(word: str) -> Error:
 
     from ..errors import UsageError
 
-    known = _ELSEWHERE.get(word.lower())
-    near = [known] if known else difflib.get_close_matches(word.lower(), COMMANDS, n=1)
+    ours = _SYNONYMS.get(word.lower())
+    near = [ours] if ours else difflib.get_close_matches(word.lower(), COMMANDS, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     kind = "option" if word.startswith("-") else "command"
     return UsageError(f"unknown {kind} {word!r}: {hint}see `nightlatch --help`")

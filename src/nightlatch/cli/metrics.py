@@ -20,7 +20,7 @@ _EXAMPLES = """\
 
 def main(argv: list[str]) -> int:
     args = Parser("metrics", _PURPOSE, _EXAMPLES).parse_args(argv)
-    from ..observe import metrics  # it needs an extra, which the help does not
+    from ..observe import metrics  # needs the extra `metrics`; --help must work without it
 
     reader, file = open_reader(args.store), place.find()
     printing.verbatim(metrics.text(reader, load(file).jobs if file else None).decode())

@@ -40,6 +40,6 @@ def main(argv: list[str]) -> int:
     if args.dump_sql:
         print("".join(f"{statement};\n" for statement in pending), end="")
         return 0
-    made = f"made the tables of {store.url}" if pending else f"{store.url} is up to date"
-    print(f"{made} (store id {store.id[:8]})")
+    outcome = f"made the tables of {store.url}" if pending else f"{store.url} is up to date"
+    print(f"{outcome} (store id {store.id[:8]})")
     return 0

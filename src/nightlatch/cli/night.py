@@ -1,5 +1,5 @@
-"""The first screen, arranged: it never wraps, and never drops a reason. The last column is what to type after
-`nightlatch`."""
+"""The lines of the status screen: none is wider than the screen, and no reason is omitted. The last column is what to
+type after `nightlatch`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from . import screen
 Paint = Callable[..., str]
 
 WIDE = 100  # columns from which a reason fits into its row
-_MARKS = {
+_MARKS = {  # mark → (sign, the same in ASCII, colour)
     rows.DOUBT: ("?", "?", screen.MAGENTA), rows.PERSON: ("!", "!", screen.YELLOW), rows.BROKEN: ("✗", "x", screen.RED),
     rows.WORKS: ("●", "*", screen.CYAN), rows.WELL: ("✓", "+", screen.GREEN), rows.WAITS: ("◇", "-", screen.DIM),
 }  # fmt: skip
-_JOB, _JOB_NARROW = 24, 16  # characters of a job's name
+_JOB, _JOB_NARROW = 24, 16  # characters of a job's name, at most
 _REASON_LINES = 3
 _ASCII = str.maketrans("█░×…▁▂▃▄▅▆▇", "#.x._.,-=+*")
 
@@ -27,7 +27,7 @@ _ASCII = str.maketrans("█░×…▁▂▃▄▅▆▇", "#.x._.,-=+*")
 def lines(
     first: Sequence[str], parts: Sequence[NightPart], *, width: int, paint: Paint, plain: bool, now: float, more: str
 ) -> list[str]:
-    """`first`: the verdict in short. `plain`: ASCII only. `more`: what to type for what is not shown."""
+    """`first`: the verdict in short. `plain`: ASCII only. `more`: what to type to see the rows that are not shown."""
     every = [row for part in parts for row in part.rows]
     sizes = (
         min(max((len(printable(row.job)) for row in every), default=0), _JOB if width >= WIDE else _JOB_NARROW),
@@ -71,14 +71,14 @@ def _row(row: NightRow, sizes: tuple[int, int], width: int, paint: Paint, plain:
 
 
 def _clock(at: float | None, now: float) -> str:
-    """02:51; of another day its date."""
+    """As in 02:51; the date if `at` is a day or more away."""
     if at is None:
         return ""
     return time.strftime("%H:%M" if abs(now - at) < 86400 else "%d %b", time.localtime(at))
 
 
 def _fitted(parts: Sequence[str], gap: str, width: int) -> list[str]:
-    """In as few lines as they take."""
+    """The parts, joined by `gap`, in as few lines as possible."""
     found = [""]
     for part in parts:
         longer = f"{found[-1]}{gap}{part}" if found[-1] else part

@@ -95,11 +95,11 @@ def _do(args: Namespace, command: list[str]) -> EffectOutcome:
     if args.timeout.strip() in ("0", "0s", "none"):
         raise UsageError(f"--timeout {args.timeout}: write how long the command may take, as in 30s or 10m")
     timeout = duration.parse(args.timeout, what="--timeout")
-    wanted = OnceRequest(
+    request = OnceRequest(
         key=args.key,
         command=command,
         scope=args.scope,
-        probe=_words(args.probe) if args.probe is not None else (),
+        probe=_probe_words(args.probe) if args.probe is not None else (),
         not_done=effects.codes(args.not_done),
         input=_fingerprint(args.input) if args.input is not None else "",
         timeout=timeout,
@@ -107,10 +107,10 @@ def _do(args: Namespace, command: list[str]) -> EffectOutcome:
         wait=duration.parse(args.wait, what="--wait"),
     )
     client.check_may_act()
-    return once(wanted, store=args.store, screen=2 if args.json else 1)
+    return once(request, store=args.store, screen=2 if args.json else 1)
 
 
-def _words(line: str) -> tuple[str, ...]:
+def _probe_words(line: str) -> tuple[str, ...]:
     import shlex
 
     try:
@@ -121,7 +121,7 @@ def _words(line: str) -> tuple[str, ...]:
         raise UsageError("--probe is empty: name a command")
     import shutil
 
-    if not shutil.which(words[0]):  # fail now, not when it is needed
+    if not shutil.which(words[0]):  # fail now, not when the probe is needed
         raise UsageError(f"--probe {line!r}: there is no command {words[0]} here, or it cannot be executed (chmod +x)")
     return words
 

@@ -10,13 +10,13 @@ from ..store import url
 from ..system import ancestry
 from ..system.identity import person
 
-_NAMES = ("NIGHTLATCH_RUN", "NIGHTLATCH_SOCKET")  # any of them: below a supervisor
+_RUN_VARIABLES = ("NIGHTLATCH_RUN", "NIGHTLATCH_SOCKET")  # set by a supervisor for its command
 
 
 def require_person(what: str, job: str, store: str | None) -> None:
-    """Raise `NotAllowed`, and journal it on the job's chain, if this is inside a run: judged by the environment, and by
-    whether an ancestor is a warden. `what`: the command as typed. `job`: whose chain; "": the caller's."""
-    if not any(os.environ.get(name) for name in _NAMES) and not ancestry.is_below_warden():
+    """If this is inside a run (by the environment, or because an ancestor is a warden), journal that on the job's chain
+    and raise `NotAllowed`. `what`: the command as typed. `job`: whose chain; "": that of the run's job."""
+    if not any(os.environ.get(name) for name in _RUN_VARIABLES) and not ancestry.is_below_warden():
         return
     run = os.environ.get("NIGHTLATCH_RUN", "")
     try:
@@ -25,7 +25,7 @@ def require_person(what: str, job: str, store: str | None) -> None:
             job or os.environ.get("NIGHTLATCH_JOB") or "nightlatch", kinds.NOT_ALLOWED, **facts
         )
     except Error:
-        pass  # it is not allowed, journaled or not
+        pass  # refused even if it cannot be journaled
     raise NotAllowed(
         f"only a person may use `nightlatch {what}`, and this is inside {f'run {run}' if run else 'a run'}: nothing "
         f"was done. Type it outside the run"

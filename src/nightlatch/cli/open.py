@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
 
 
 def show(access: Access, port: int, *, read_only: bool, browse: bool) -> None:
-    """Open the pages that listen now, with a code for one use; or print that address."""
+    """Open the pages at `port` in a browser, with a code for one use; print the address if there is no browser."""
     address = f"http://127.0.0.1:{port}/{access.prefix}/open/{access.new_code(read_only=read_only)}"
     if browse and webbrowser.open(address):
         return
@@ -66,7 +66,7 @@ def show(access: Access, port: int, *, read_only: bool, browse: bool) -> None:
 
 
 def _is_ours(access: Access, port: int) -> bool:
-    """Does a server of this store listen there? Only such a server knows the path."""
+    """Does a server of this store listen at `port`? Only such a server knows the path."""
     try:
         path = f"http://127.0.0.1:{port}/{access.prefix}/static/nightlatch.js"
         with urllib.request.urlopen(path, timeout=5) as answer:

@@ -1,7 +1,7 @@
-"""`nightlatch doctor --prove`: the promises, tried on your own store and targets with real processes.
+"""`nightlatch doctor --prove`: test the promises on the user's store and targets, with real processes.
 
 A holder is frozen just before its writes, another takes over and writes, the first one thaws and writes too. Then a
-holder is killed, and its processes must be gone before the next one is let in.
+holder is killed, and its processes must be gone before the next one gets the lease.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .prove_places import PREFIX, TrialPlace, places
 from .prove_worker import DONE_KEY, LANDED, REFUSED, RENEWAL
 
 _PATIENCE = 180.0  # seconds to wait for a worker's next line
-_TTL = {"sqlite": 2.0, "postgresql": 3.0, "postgres": 3.0}
+_TTL = {"sqlite": 2.0, "postgresql": 3.0, "postgres": 3.0}  # seconds, by the store's scheme
 _TTL_ELSEWHERE = 5.0  # git, where a renewal is a push
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ORPHANS = 'echo $$; (setsid sh -c "echo \\$\\$; exec sleep 3600" 2>/dev/null || echo 0) & sleep 3600'
@@ -37,7 +37,7 @@ class Promise:
 
 
 class Proof:
-    """What was found. `seconds`: how long each takeover took."""
+    """The findings. `seconds`: how long each takeover took, by what had happened to the holder."""
 
     def __init__(self, store: str) -> None:
         self.store = store
@@ -66,16 +66,16 @@ class Proof:
 
 
 def prove(where: str, targets: list[str]) -> Proof:
-    """Raises what the store, or a target, cannot be reached with. Whatever happens, nothing of it is left behind."""
+    """Test the promises. Raises if the store or a target cannot be reached; cleans up in any case."""
     trial = _Trial(where, targets)
     before = {signum: signal.signal(signum, _interrupted) for signum in _SIGNALS}
     try:
         try:
-            trial.frozen()
-            trial.killed()
+            trial.freeze_holder()
+            trial.kill_holder()
         finally:
             for signum in _SIGNALS:
-                signal.signal(signum, signal.SIG_IGN)  # tidying up takes a moment, and is not interrupted
+                signal.signal(signum, signal.SIG_IGN)  # the clean-up must not be interrupted
             trial.end()
     finally:
         for signum, handler in before.items():
@@ -90,27 +90,28 @@ class _Trial:
         self.store: Store = url.connect(where)
         self.proof = Proof(self.store.url)
         self.places = places(targets, self.number)
-        self.made: list[TrialPlace] = []
+        self.made_places: list[TrialPlace] = []
         self.ttl = _TTL.get(where.partition(":")[0], _TTL_ELSEWHERE)
         outer = {name: text for name, text in os.environ.items() if not name.startswith("NIGHTLATCH_")}
-        self.env = {**outer, url.ENV: where}  # a run that we are called in has nothing to do with it
+        self.env = {**outer, url.ENV: where}  # without the variables of a run around us
         self.workers: list[_Worker] = []
-        self.lives: set[str] = set()  # files of holders that did not come to remove theirs
+        self.lifetimes: set[str] = set()  # lifetime files, which killed holders leave behind
 
     # ── a holder is frozen ──
 
-    def frozen(self) -> None:
+    def freeze_holder(self) -> None:
+        """Freeze a holder before its writes: after another has taken over, they must be refused."""
         for place in self.places:
-            self.made.append(place)
+            self.made_places.append(place)
             place.make()
         ann = self._holder("Ann")
         token = ann.receive()["token"]
-        self._remember()
+        self._note_lifetime()
         ann.freeze()
         began = clock.now()
         ben = self._holder("Ben")
         newer = ben.receive()["token"]
-        self._remember()
+        self._note_lifetime()
         self.proof.seconds["frozen"] = clock.now() - began
         self.proof.add("token", newer > token, f"{newer} after {token}: tokens only rise")
         ben.go_on()
@@ -118,14 +119,16 @@ class _Trial:
         ann.thaw()
         ann.go_on()
         anns = ann.receive()
-        for place, (how, why), (mine, failed) in zip(self.places, anns["targets"], bens["targets"], strict=True):
+        for place, (stale, why), (new, error) in zip(self.places, anns["targets"], bens["targets"], strict=True):
             last = place.read()
-            held = mine == LANDED and how == REFUSED and last == "Ben"
-            self.proof.add(place.target, held, _finding(how, why, mine, failed, last))
+            held = new == LANDED and stale == REFUSED and last == "Ben"
+            self.proof.add(place.target, held, _finding(stale, why, new, error, last))
         for what in (RENEWAL, DONE_KEY):
-            how, why = anns["store"][what]
-            mine, failed = bens["store"][what]
-            self.proof.add(f"store, {what}", how == REFUSED and mine == LANDED, _finding(how, why, mine, failed, "Ben"))
+            stale, why = anns["store"][what]
+            new, error = bens["store"][what]
+            self.proof.add(
+                f"store, {what}", stale == REFUSED and new == LANDED, _finding(stale, why, new, error, "Ben")
+            )
         for worker in (ann, ben):
             worker.go_on()
             worker.finish()
@@ -142,11 +145,11 @@ class _Trial:
 
     # ── a holder is killed ──
 
-    def killed(self) -> None:
-        """With a minute left on its lease: its processes are gone before the next one is let in."""
+    def kill_holder(self) -> None:
+        """Kill a holder with a minute left on its lease: its processes must be gone before the next one gets it."""
         holder = self._lock("--ttl", "60s", "--", "sh", "-c", _ORPHANS)
         pids = [int(holder.line()), int(holder.line())]
-        self._remember()
+        self._note_lifetime()
         began = [(pid, process.start_of(pid) or 0) for pid in pids if pid]
         holder.kill()
         at = clock.now()
@@ -166,33 +169,33 @@ class _Trial:
         self.workers.append(worker)
         return worker
 
-    def _remember(self) -> None:
+    def _note_lifetime(self) -> None:
         record = self.store.read(self.name)
         if record and record.holder.lifetime:
-            self.lives.add(record.holder.lifetime)
+            self.lifetimes.add(record.holder.lifetime)
 
-    # ── tidy up ──
+    # ── clean up ──
 
     def end(self) -> None:
         for worker in self.workers:
             worker.kill()
-        for place in self.made:
-            self._tidy(place.target, place.remove)
-        self._tidy(self.store.url, self._forget)
+        for place in self.made_places:
+            self._clean_up(place.target, place.remove)
+        self._clean_up(self.store.url, self._forget)
 
-    def _tidy(self, what: str, remove: Any) -> None:
+    def _clean_up(self, what: str, remove: Any) -> None:
         try:
             remove()
-        except Exception as error:  # noqa: BLE001 - the rest is tidied up all the same
+        except Exception as error:  # noqa: BLE001 - the rest is still cleaned up
             self.proof.left.append(f"{what}: {error}")
 
     def _forget(self) -> None:
-        """Other records stay for ever, since a token must outlive every holder. This name is never used again."""
+        """Remove the trial's lease, whose name is never used again. Others stay for ever, since tokens only grow."""
         from ..store.git.store import GitStore
         from ..store.sql import SqlStore
 
-        self._remember()
-        for path in self.lives:
+        self._note_lifetime()
+        for path in self.lifetimes:
             lifetime.forget(path)
         if isinstance(self.store, GitStore):
             from ..store.git import names
@@ -207,7 +210,8 @@ class _Trial:
 
 
 class _Worker:
-    """In a separate session: the kernel hangs up on an orphaned process group as soon as one in it is stopped."""
+    """A holder's process, in a separate session: the kernel sends SIGHUP to an orphaned process group when one of its
+    processes is stopped."""
 
     def __init__(self, program: list[str], env: dict[str, str]) -> None:
         self._process = subprocess.Popen(
@@ -219,7 +223,7 @@ class _Worker:
     def line(self) -> str:
         assert self._process.stdout
         out = self._process.stdout.fileno()
-        while b"\n" not in self._unread:  # what was read beyond the last line counts: select would not see it
+        while b"\n" not in self._unread:  # a buffered line is used first: select would not see it
             if not select.select([out], [], [], _PATIENCE)[0]:
                 raise StoreUnreachable(f"no response from a holder for {_PATIENCE:.0f} s: is the store very slow?")
             more = os.read(out, 65536)
@@ -262,9 +266,10 @@ def _interrupted(_signum: int, _frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _finding(how: str, why: str, mine: str, failed: str, last: str) -> str:
-    if mine != LANDED:
-        return f"the new holder's own write {mine}: {failed}"
-    if how == REFUSED:
+def _finding(stale: str, why: str, new: str, error: str, last: str) -> str:
+    """`stale`, `new`: what became of the stale and of the new holder's write. `last`: whose write is there now."""
+    if new != LANDED:
+        return f"the new holder's own write {new}: {error}"
+    if stale == REFUSED:
         return f"the stale write was refused: {why}" if last == "Ben" else f"refused, but {last or 'nothing'} is there"
-    return "THE STALE WRITE LANDED" if how == LANDED else f"the stale write failed otherwise: {why}"
+    return "THE STALE WRITE LANDED" if stale == LANDED else f"the stale write failed otherwise: {why}"

@@ -1,4 +1,4 @@
-"""Places for `doctor --prove` to write to: one beside each of your targets, removed afterwards."""
+"""Places for `doctor --prove` to write to: one beside each of the user's targets, removed afterwards."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ PREFIX = "nightlatch-prove-"
 
 
 def places(targets: list[str], number: str) -> list[TrialPlace]:
-    return [beside(target, f"{number}-{place}") for place, target in enumerate(targets, 1)]
+    return [beside(target, f"{number}-{index}") for index, target in enumerate(targets, 1)]
 
 
 def beside(target: str, number: str) -> TrialPlace:
-    """The place that belongs to `target` in the proof `number`; nothing is made yet."""
+    """The place beside `target` in the proof `number`; nothing is created yet."""
     from ..gates.file import File
     from ..gates.folder import Folder
 
@@ -42,13 +42,13 @@ def beside(target: str, number: str) -> TrialPlace:
 
 
 class TrialPlace:
-    """`target` is yours, and stays as it is."""
+    """A temporary place to write to, beside the user's `target`, which is not changed."""
 
     def __init__(self, target: str, number: str) -> None:
         self.target, self.name = target, f"{PREFIX}{number}"
 
     def make(self) -> None:
-        """Whatever has to be there before a gate is sealed."""
+        """Create what must exist before a gate is sealed."""
 
     def gate(self) -> Any:
         raise NotImplementedError
@@ -99,10 +99,10 @@ class _FolderPlace(_OnDiskPlace):
         return Folder(os.path.join(self.folder, "folder"))
 
     def write(self, gate: Any, mark: Mark, worker: str) -> None:
-        with tempfile.TemporaryDirectory(prefix=PREFIX) as made:
-            with open(os.path.join(made, "file"), "w", encoding="utf-8") as file:
+        with tempfile.TemporaryDirectory(prefix=PREFIX) as source:
+            with open(os.path.join(source, "file"), "w", encoding="utf-8") as file:
                 file.write(worker)
-            gate.publish(mark, made)
+            gate.publish(mark, source)
 
     def read(self) -> str:
         return _content(os.path.join(self.folder, "folder", "file"))
@@ -133,7 +133,7 @@ class _SqlPlace(TrialPlace):
 
 
 class _DatabasePlace(_OnDiskPlace, _SqlPlace):
-    """SQLite: a file beside yours."""
+    """SQLite: a file beside the target."""
 
     @property
     def _path(self) -> str:
@@ -155,7 +155,7 @@ class _DatabasePlace(_OnDiskPlace, _SqlPlace):
 
 
 class _TablePlace(_SqlPlace):
-    """PostgreSQL: a table in the same database. What every gate there shares, the schema nightlatch_gates, stays."""
+    """PostgreSQL: a table in the same database. The schema nightlatch_gates, which all gates there share, stays."""
 
     def __init__(self, target: str, number: str) -> None:
         super().__init__(target, number)
@@ -192,13 +192,13 @@ class _BranchPlace(TrialPlace):
         return Git(self.target.partition("#")[0], self.name)
 
     def write(self, gate: Any, mark: Mark, worker: str) -> None:
-        with tempfile.TemporaryDirectory(prefix=PREFIX) as made:
-            _git(made, "init", "--quiet")
-            with open(os.path.join(made, "file"), "w", encoding="utf-8") as file:
+        with tempfile.TemporaryDirectory(prefix=PREFIX) as source:
+            _git(source, "init", "--quiet")
+            with open(os.path.join(source, "file"), "w", encoding="utf-8") as file:
                 file.write(worker)
-            _git(made, "add", "file")
-            _git(made, "commit", "--quiet", "--no-verify", "-m", worker)
-            gate.push(mark, folder=made)
+            _git(source, "add", "file")
+            _git(source, "commit", "--quiet", "--no-verify", "-m", worker)
+            gate.push(mark, folder=source)
 
     def read(self) -> str:
         repository = self.gate()._fence.repository
@@ -250,6 +250,6 @@ def _content(path: str) -> str:
 
 def _git(folder: str, *words: str) -> None:
     author = ("-c", "user.name=nightlatch", "-c", "user.email=nightlatch@localhost", "-c", "commit.gpgSign=false")
-    done = subprocess.run(["git", "-C", folder, *author, *words], check=False, capture_output=True, text=True)
-    if done.returncode:
-        raise GateUnreachable(f"git {words[0]} failed in a temporary folder: {done.stderr.strip()}")
+    ended = subprocess.run(["git", "-C", folder, *author, *words], check=False, capture_output=True, text=True)
+    if ended.returncode:
+        raise GateUnreachable(f"git {words[0]} failed in a temporary folder: {ended.stderr.strip()}")

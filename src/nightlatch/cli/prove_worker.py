@@ -14,32 +14,35 @@ from ..store import url
 from .prove_places import places
 
 LANDED, REFUSED, FAILED = "landed", "refused", "failed"
-RENEWAL, DONE_KEY = "its renewal", "its done key"  # what it writes to the store
+RENEWAL, DONE_KEY = "its renewal", "its done key"  # what a worker writes to the store
 
 
 def work(worker: str, name: str, number: str, ttl: float, targets: list[str]) -> None:
     store = url.connect()
-    tried = places(targets, number)
-    gates = [place.gate() for place in tried]
+    trials = places(targets, number)
+    gates = [place.gate() for place in trials]
     with Lease(store, name, ttl=ttl, wait=60.0, gates=gates) as lease:
         lease.check()
         mark, grant = lease.mark, lease.grant
-        _say({"token": mark.token})
-        sys.stdin.readline()  # one of them is frozen here, between its check and its write
-        found = [_tried(partial(place.write, gate, mark, worker)) for place, gate in zip(tried, gates, strict=True)]
-        _say(
+        _report({"token": mark.token})
+        sys.stdin.readline()  # the first worker is frozen here, between its check and its write
+        outcomes = [
+            _outcome(partial(place.write, gate, mark, worker)) for place, gate in zip(trials, gates, strict=True)
+        ]
+        _report(
             {
-                "targets": found,
+                "targets": outcomes,
                 "store": {
-                    RENEWAL: _tried(lambda: store.renew(name, grant, ttl)),
-                    DONE_KEY: _tried(lambda: store.settle(name, grant, name, worker)),
+                    RENEWAL: _outcome(lambda: store.renew(name, grant, ttl)),
+                    DONE_KEY: _outcome(lambda: store.settle(name, grant, name, worker)),
                 },
             }
         )
         sys.stdin.readline()
 
 
-def _tried(write: Callable[[], object]) -> tuple[str, str]:
+def _outcome(write: Callable[[], object]) -> tuple[str, str]:
+    """Try to write: LANDED, REFUSED or FAILED, and the reason."""
     try:
         write()
     except (StaleToken, LeaseLost) as refused:
@@ -49,8 +52,8 @@ def _tried(write: Callable[[], object]) -> tuple[str, str]:
     return LANDED, ""
 
 
-def _say(words: dict[str, Any]) -> None:
-    print(json.dumps(words), flush=True)
+def _report(facts: dict[str, Any]) -> None:
+    print(json.dumps(facts), flush=True)
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
 
 
 def _check_folder(target: str, *, make: bool) -> None:
-    """A misspelt folder is not made silently: the result would land where nobody looks."""
+    """If the target's folder is missing, create it (`make`) or raise: a misspelt one must not be created silently."""
     folder = os.path.dirname(os.path.abspath(target))
     if "://" in target or os.path.lexists(folder):
         return
@@ -66,20 +66,20 @@ def _check_folder(target: str, *, make: bool) -> None:
 
 
 def _in_run(source: str | None, target: str, args: Namespace) -> dict[str, object]:
-    """The supervisor does it: it has the store, and the run's record."""
-    done = run_publishing.publish(source, target, keep=args.keep, adopt=args.adopt)
-    return {word: done[word] for word in ("gate", "lease", "token")} | {"release": done["landed"] or None}
+    """Let the supervisor publish: it has the store and the run's record."""
+    reply = run_publishing.publish(source, target, keep=args.keep, adopt=args.adopt)
+    return {word: reply[word] for word in ("gate", "lease", "token")} | {"release": reply["landed"] or None}
 
 
 def _here(source: str | None, target: str, args: Namespace) -> dict[str, object]:
     from ..runtime.child.inherited import Inherited
     from ..runtime.supervisor.publishing.requested_targets import RequestedReplace
 
-    copied = RequestedReplace(source, target, keep=args.keep, adopt=args.adopt)
+    request = RequestedReplace(source, target, keep=args.keep, adopt=args.adopt)
     try:
         lease = Inherited.from_environment(args.store)
-        release = copied.write(lease)
+        release = request.write(lease)
     except (StaleToken, LeaseLost) as refused:
-        note_refusal(copied.gate.url, refused)
+        note_refusal(request.gate.url, refused)
         raise
-    return {"gate": copied.gate.url, "lease": lease.name, "token": lease.token, "release": release or None}
+    return {"gate": request.gate.url, "lease": lease.name, "token": lease.token, "release": release or None}

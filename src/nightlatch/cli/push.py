@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
 
 
 def _in_run(args: Namespace) -> tuple[str, str]:
-    """The supervisor does it: it has the store, and the run's record."""
+    """Let the supervisor push: it has the store and the run's record. Returns the branch, and the commit or ""."""
     reply = run_publishing.push(args.remote, args.branch, key=args.done, scope=args.scope or "")
     return str(reply["gate"]).rpartition("#")[2], str(reply["landed"])
 

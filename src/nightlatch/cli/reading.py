@@ -33,13 +33,13 @@ def existing(store: str | None, *, listing: bool = False) -> str:
 
 
 def _explained(error: NoStore, store: str | None, listing: bool) -> NoStore:
-    """With advice. A command that only lists (`listing`) exits with 0 before the default store's first use."""
+    """Add advice to it. A command that only lists (`listing`) exits with 0 before the default store's first use."""
     named = "--store" if store else url.ENV if os.environ.get(url.ENV) else ""
-    yet = f", which {named} names: is that what you meant?" if named else " yet."
+    which = f", which {named} names: is that what you meant?" if named else " yet."
     words = ("serve",) if place.find() else ("run", "hello", "--", "echo", "hello")
     first = f"The first run makes it: {advice.command(*words)}"
     other = "" if named else "; if your runs are in another store, name it: --store URL"
-    error.args = (f"{error}{yet} {first}{other}; all commands: nightlatch --help",)
+    error.args = (f"{error}{which} {first}{other}; all commands: nightlatch --help",)
     if listing and not named:
         error.exit_code = 0
     return error

@@ -75,8 +75,8 @@ def main(argv: list[str]) -> int:
     if args.all and (not args.batch or args.outcome or args.what not in _OUTCOMES):
         raise UsageError(f"--all is used as in {advice.command('resolve', '--all', 'again', '--batch', 'NAME')}")
     reader = open_reader(args.store)
-    anywhere = not (args.batch or args.scope or args.job)
-    run = reader.ledger.run(args.what) if anywhere else None
+    unscoped = not (args.batch or args.scope or args.job)
+    run = reader.ledger.run(args.what) if unscoped else None
     if args.all or args.outcome:
         require_person(f"resolve {args.what}", args.batch or args.job or (run.job if run else ""), args.store)
     if args.all:
@@ -84,13 +84,13 @@ def main(argv: list[str]) -> int:
     found = open_decisions.named(reader, args.what, scope=args.scope, batch=args.batch, job=args.job)
     if args.job and not found:
         run = reader.ledger.find(args.job, args.what)
-    if not found and not run and anywhere:
+    if not found and not run and unscoped:
         run = run_of_job(reader, args.what, NEEDS_DECISION)
-    waiting = run is not None and reader.status(run) in NEEDS_DECISION
+    run_waits = run is not None and reader.status(run) in NEEDS_DECISION
     if args.outcome == effects.GIVE_UP and not args.batch and not any(one.batch for one in found):
         raise UsageError(f"{effects.GIVE_UP} is for an item of a batch: name the batch, --batch NAME")
-    if len(found) + waiting > 1:
-        raise _several(args.what, found, run if waiting else None)
+    if len(found) + run_waits > 1:
+        raise _several(args.what, found, run if run_waits else None)
     if found:
         return _decide(reader, found[0], args)
     if run:
@@ -108,7 +108,7 @@ def _decide(reader: StoreReader, one: OpenDecision, args: Namespace) -> int:
         if waiting > 1:
             all_items = advice.to("resolve", "--all", "again", "--batch", one.batch)
             choices.append((all_items, f"all {waiting} of the batch that wait"))
-        return _ask(f"{printable(one.title)} is {one.status}: {why}", choices, one.facts() if args.json else None)
+        return _offer(f"{printable(one.title)} is {one.status}: {why}", choices, one.facts() if args.json else None)
     status = settle(one, args.outcome, reader, args.wait)
     if args.json:
         print_json({**one.facts(), "status": status})
@@ -132,7 +132,7 @@ def _decide_all(reader: StoreReader, args: Namespace) -> int:
 
 
 def settle(one: OpenDecision, outcome: str, reader: StoreReader, wait: float) -> str:
-    """The status it is in now."""
+    """Apply the outcome; return the new status."""
     if one.batch:
         from ..runtime.supervisor.batches.batch import resolve as resolve_items
 
@@ -161,14 +161,14 @@ def _decide_elsewhere(reader: StoreReader, args: Namespace) -> int:
     known = None if args.batch or args.job else reader.ledger.effects.find(scope, what)
     if known:
         raise UsageError(f"the effect {printable(what)} is {known.status}: there is nothing to resolve")
-    where = f"neither a run nor an effect nor an item {what}"
+    subject = f"neither a run nor an effect nor an item {what}"
     if args.batch or args.job:
-        where = (
+        subject = (
             f"no item {what} of the batch {args.batch}" if args.batch else f"no run of {args.job} with the key {what}"
         )
     look = f"What does: {advice.command('status')}; all runs: {advice.command('runs')}"
-    nothing = f"{printable(where)} waits for a decision. {look}"
-    if args.batch and args.outcome:  # one that failed or was given up does not wait
+    nothing = f"{printable(subject)} waits for a decision. {look}"
+    if args.batch and args.outcome:  # an item that failed or was given up is not an open decision, but can be decided
         try:
             return _decide(reader, OpenDecision(key=what, status="", changed=0.0, batch=args.batch), args)
         except UsageError as error:
@@ -186,7 +186,7 @@ def _decide_elsewhere(reader: StoreReader, args: Namespace) -> int:
 
 
 def _several(what: str, found: list[OpenDecision], run: RunRow | None) -> UsageError:
-    # An effect of the whole store needs its scope here, or it would stay one of several.
+    # whole: without its scope, the command for a store-wide effect would match several again.
     each = [*([advice.to("resolve", run.id)] if run else []), *(one.resolve(whole=True) for one in found)]
     return UsageError(f"several wait for a decision under {printable(what)!r}: " + "; ".join(map(advice.text, each)))
 
@@ -205,13 +205,13 @@ def _decide_run(reader: StoreReader, run: RunRow, args: Namespace) -> int:
         first = (advice.to("show", run.id), "look at it first")
         choices = [first, *((advice.to("resolve", run.id, word), what) for word, what in _CHOICES)]
         sentence = f"{title(run)} is {status}: {reason or 'nobody knows whether it acted'}"
-        return _ask(sentence, choices, facts(run, status) if args.json else None)
+        return _offer(sentence, choices, facts(run, status) if args.json else None)
     try:
         decided = decide.resolve(
             run, args.outcome, person(), ledger=open_for(reader.url), store=reader.store, wait=args.wait
         )
     except RunEnded as ended:
-        raise UsageError(str(ended)) from None  # another was faster
+        raise UsageError(str(ended)) from None  # another decision came first
     if args.json:
         print_json(facts(decided, decided.status))
     elif args.outcome == decide.DONE:
@@ -221,8 +221,8 @@ def _decide_run(reader: StoreReader, run: RunRow, args: Namespace) -> int:
     return 0
 
 
-def _ask(sentence: str, choices: list[tuple[Advice, str]], known: dict[str, object] | None) -> int:
-    """Nothing is decided yet. Each choice is on a separate line: a shell would take | for a pipe."""
+def _offer(sentence: str, choices: list[tuple[Advice, str]], known: dict[str, object] | None) -> int:
+    """Print the choices, one per line (a shell would take | for a pipe), or `known` as JSON. Returns the exit code."""
     if known is not None:
         print_json({**known, "outcomes": list(decide.OUTCOMES)})
         return InDoubt.exit_code

@@ -18,7 +18,7 @@ from ..runtime.shared import recorded_start
 from ..runtime.shared.recorded_start import RecordedStart
 from ..system import identity
 from . import verdict_line
-from .configured import for_run as configured
+from .configured import for_run
 from .decisions import decide, named_run, run_parser, title
 from .json_out import print_json
 from .reading import open_reader
@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
     job = None if args.later or waits else _job(reader, run, recorded, named_store=bool(args.store))
     again = run.status == statuses.SUCCEEDED and args.again
     if again and not job:
-        raise UsageError(f"{title(run)} cannot be started from here: {_why(run, recorded)}")
+        raise UsageError(f"{title(run)} cannot be started from here: {_why_not_started(run, recorded)}")
     allowed = run if again else decide(reader, run, Ledger.retry)
     if job:
         return _start(
@@ -70,8 +70,8 @@ def main(argv: list[str]) -> int:
 
 
 def _job(reader: StoreReader, run: RunRow, recorded: RecordedStart | None, *, named_store: bool) -> Job | None:
-    """What to start here; None if that cannot be."""
-    if not named_store and (job := configured(run)):
+    """The job to start here; None if it cannot be started here."""
+    if not named_store and (job := for_run(run)):
         return job
     if not recorded or recorded.hidden or run.host != identity.host() or not os.path.isdir(recorded.folder):
         return None
@@ -82,7 +82,7 @@ def _job(reader: StoreReader, run: RunRow, recorded: RecordedStart | None, *, na
 
 
 def _items(reader: StoreReader, run: RunRow) -> str:
-    """The file with a batch's items; - for standard input, which is gone."""
+    """The file with the batch's items; "-" if they came from standard input, which cannot be read again."""
     typed = batch(reader, run)
     return typed.words[2] if typed and len(typed.words) > 2 else "-"
 
@@ -101,15 +101,15 @@ def _start(job: Job, folder: str, store: str, as_json: bool) -> int:
 
 
 def _print_pending(reader: StoreReader, run: RunRow, recorded: RecordedStart | None, *, later: bool) -> None:
-    """Print that it is pending, and what to type."""
+    """Print that the run is pending, and what to type."""
     if later:
         print(f"{title(run)} is pending: the next start of its key begins attempt {run.attempt + 1}. Start it now:")
         print(f"  {advice.command('retry', run.id)}")
         return
-    print(f"{title(run)} is pending, and not started: {_why(run, recorded)}. Type:")
-    again = batch(reader, run) or _typed(run, recorded)
-    home = f"cd {advice.quoted(recorded.folder)} && " if recorded else ""
-    print(f"  {home}{advice.text(again)}" if again else f"  {printable(run.command)}")
+    print(f"{title(run)} is pending, and not started: {_why_not_started(run, recorded)}. Type:")
+    command = batch(reader, run) or _typed(run, recorded)
+    enter = f"cd {advice.quoted(recorded.folder)} && " if recorded else ""
+    print(f"  {enter}{advice.text(command)}" if command else f"  {printable(run.command)}")
 
 
 def _typed(run: RunRow, recorded: RecordedStart | None) -> advice.Advice | None:
@@ -119,7 +119,7 @@ def _typed(run: RunRow, recorded: RecordedStart | None) -> advice.Advice | None:
     return advice.to("retry", run.id) if recorded else None
 
 
-def _why(run: RunRow, recorded: RecordedStart | None) -> str:
+def _why_not_started(run: RunRow, recorded: RecordedStart | None) -> str:
     if not recorded:
         return "how it was started is not recorded"
     if recorded.hidden:

@@ -63,7 +63,7 @@ def add_common(parser: Parser) -> None:
     parser.add_flag("--held-ok", "if another process holds the lease: print nothing and exit 0, not 75")
     parser.add_flag("--quiet", verdict_line.QUIET)
     parser.add_flag("--dry-run", "say what would be done, or why nothing would; claim and start nothing")
-    parser.add_argument("--packed", metavar="FILE", hidden=True)  # the job itself, from another process of ours
+    parser.add_argument("--packed", metavar="FILE", hidden=True)  # the job as JSON, from another Nightlatch process
 
 
 def run_job(args: Namespace, make: Callable[[], Job]) -> int:
@@ -72,16 +72,16 @@ def run_job(args: Namespace, make: Callable[[], Job]) -> int:
         raise UsageError(f"--verdict {args.verdict}: there is no such folder, or it cannot be written to")
     if args.verdict and os.path.isdir(args.verdict):
         raise UsageError(f"--verdict {args.verdict}: that is a folder; name a file")
-    verdict_file = args.verdict and os.path.abspath(args.verdict)  # a configured job changes the folder
+    verdict_file = args.verdict and os.path.abspath(args.verdict)  # absolute, since a configured job changes the folder
     key = args.key or ""
     try:
         job = make()
         key = job.key
         if args.dry_run:
             return (
-                _rehearse(job, args.store, verdict_file)
+                _dry_run_function(job, args.store, verdict_file)
                 if isinstance(job.target, Function)
-                else _foresee(job, args.store)
+                else _dry_run_command(job, args.store)
             )
         from ..runtime.supervisor.start import start
 
@@ -132,7 +132,7 @@ def name_timeout(args: Namespace, values: dict[str, object]) -> None:
 
 
 def _print_stage(job: Job, store: str | None) -> None:
-    """For a job that is not unattended yet: how far it is, and the next command."""
+    """For a job that is not unattended yet, print how far it is, and the next command."""
     from ..observe.stages import sentence
     from ..runtime.supervisor.run.rows import read_row
     from ..store import url
@@ -142,7 +142,7 @@ def _print_stage(job: Job, store: str | None) -> None:
         print(f"nightlatch: {job.name} is {stage}", file=sys.stderr)
 
 
-def _rehearse(job: Job, store: str | None, verdict_file: str) -> int:
+def _dry_run_function(job: Job, store: str | None, verdict_file: str) -> int:
     """Run a Python job to find its effects, without doing any."""
     from ..runtime.supervisor.dry_run import dry_run
 
@@ -155,7 +155,7 @@ def _rehearse(job: Job, store: str | None, verdict_file: str) -> int:
     return plan.exit_code
 
 
-def _foresee(job: Job, store: str | None) -> int:
+def _dry_run_command(job: Job, store: str | None) -> int:
     """Print whether a command would be run."""
     from ..observe.reader import NoStore
     from ..runtime.supervisor.run.preflight import Preflight
@@ -164,7 +164,7 @@ def _foresee(job: Job, store: str | None) -> int:
     try:
         key = Preflight(job, go_home(job, existing(store))).look_only()
     except NoStore:
-        key = job.key  # nothing was ever done
+        key = job.key  # without a store, no key is done
     except Error as error:
         error.args = (f"would not run: {error}",)
         raise

@@ -1,4 +1,4 @@
-"""Runs, and what else needs a decision, as rows of a terminal: each ends in the command to type."""
+"""Runs and other open decisions as lines for a terminal; each ends with the command to type."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def colour_of(status: str) -> str:
 
 
 def lines(runs: Sequence[RunView], undecided: Sequence[OpenDecision] = ()) -> list[str]:
-    """One line each, in the same columns; what else needs a decision before the runs."""
+    """One line each, in the same columns: first the other open decisions, then the runs."""
     cells = [*map(_undecided, undecided), *map(_run, runs)]
     return screen.columns(cells, elastic=(2, 4), colours=[colour_of(row[0]) for row in cells])
 

@@ -1,6 +1,6 @@
 """Text for a person's screen: plain columns, relative times, colour on a terminal only.
 
-What a command has printed or reported is hostile: nothing of it reaches a terminal as a control character.
+What a command has printed or reported is untrusted: its control characters never reach the terminal.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 RED, GREEN, YELLOW, MAGENTA, CYAN, BOLD, DIM = "31", "32", "33", "35", "36", "1", "2"
 
-_PIPED = 160  # columns, if the screen does not say how many it has
-_NARROWEST = 8  # a column that would get less is omitted
-_READABLE = 24  # no column is narrowed below this as long as that is possible
+_PIPED = 160  # columns if the width is not known, as in a pipe
+_NARROWEST = 8  # characters; an elastic column that would get fewer is omitted
+_READABLE = 24  # characters; an elastic column gets at least this many if there is room
 _GAP = "  "
 
 
 def ask(question: str, otherwise: str) -> bool:
-    """Does the person at the terminal say yes? `otherwise`: what to do where there is none."""
+    """Ask at the terminal; True if the answer is yes. `otherwise`: what to do if there is no terminal."""
     if not sys.stdin.isatty():
         raise UsageError(f"no terminal to ask on: {otherwise}")
     print(f"{question} [y/N] ", end="", flush=True)
@@ -57,7 +57,7 @@ def width() -> int:
 
 
 def print_facts(facts: Iterable[tuple[str, object]]) -> None:
-    """A line for each that has a text."""
+    """Print a line for each fact that is not empty."""
     for word, text in facts:
         if text:
             print(f"  {word:<9} {printable(str(text))}")
@@ -71,8 +71,8 @@ def ago(wall: float) -> str:
 
 
 def until(wall: float) -> str:
-    """How far ahead it is, or how long ago."""
-    left = round(wall - clock.wall())  # what was just set to 2d is not "in 1d"
+    """How far ahead the moment is, or how long ago it was."""
+    left = round(wall - clock.wall())  # rounded: what was just set to 2d must not be shown as "in 1d"
     return f"in {_largest(left)}" if left >= 1 else ago(wall)
 
 
@@ -89,8 +89,8 @@ def local(wall: float) -> str:
 
 
 def columns(rows: Sequence[Sequence[str]], elastic: Sequence[int], colours: Sequence[str] = ()) -> list[str]:
-    """One line a row. Columns in `elastic` share what the others leave; the first of them is always there, however
-    narrow, and the last column, the command to type, is never cut. `colours` has a style for the first cell of
+    """One line a row. Columns in `elastic` share the width that the others leave; the first of them is always there,
+    however narrow. The last column, the command to type, is never cut. `colours` has a style for the first cell of
     each row."""
     if not rows:
         return []
@@ -99,9 +99,9 @@ def columns(rows: Sequence[Sequence[str]], elastic: Sequence[int], colours: Sequ
     kept = set(range(len(widths))) - set(elastic)
     spare = width() - sum(widths[index] + len(_GAP) for index in kept)
     for place, index in enumerate(elastic):
-        all_of_it = spare - len(_GAP)
+        available = spare - len(_GAP)
         others = sum(min(widths[later], _READABLE) + len(_GAP) for later in elastic[place + 1 :])
-        room = min(widths[index], max(all_of_it - others, min(all_of_it, _READABLE), 0 if place else _NARROWEST))
+        room = min(widths[index], max(available - others, min(available, _READABLE), 0 if place else _NARROWEST))
         if room >= min(_NARROWEST, widths[index]) and room > 0:
             widths[index] = room
             spare -= room + len(_GAP)
@@ -116,7 +116,7 @@ def columns(rows: Sequence[Sequence[str]], elastic: Sequence[int], colours: Sequ
 
 
 def _largest(seconds: float) -> str:
-    """One unit is enough for what is long past."""
+    """The time in its largest unit only, as in 3d."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
         if seconds >= size:
             return f"{int(seconds // size)}{unit}"
@@ -124,7 +124,7 @@ def _largest(seconds: float) -> str:
 
 
 def plain() -> bool:
-    """Is it not a person's terminal, or one that can show no more than ASCII?"""
+    """True if stdout is not a terminal, or is one that shows only ASCII."""
     encoding = (getattr(sys.stdout, "encoding", "") or "").lower().replace("-", "")
     return not sys.stdout.isatty() or os.environ.get("TERM") == "dumb" or not encoding.startswith("utf")
 
@@ -134,7 +134,7 @@ def _coloured() -> bool:
 
 
 def figures(rows: Sequence[Sequence[str]], left: Iterable[int] = (0,)) -> list[str]:
-    """A table of figures: right-aligned, but for the columns in `left`. Never wider than the screen: names are cut."""
+    """A table of figures, right-aligned except for the columns in `left`. The first column is cut to fit the screen."""
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     over = sum(widths) + len(_GAP) * len(widths) - width()

@@ -53,7 +53,7 @@ def main(argv: list[str]) -> int:
     if args.only_pages:
         where = url.resolve(args.store)
         return pages_server(where, port=args.port, read_only=args.read_only).run(report, child=args.child)
-    made = server(args.store)
+    jobs_server = server(args.store)
     for name, line in crontabs.still_there(load(place.find()).jobs, crontab.read() or "").items():
         print(f"nightlatch: {name} runs twice: your crontab starts it too. Remove this line (crontab -e): "
               f"{printable(line)}", file=sys.stderr)  # fmt: skip
@@ -64,11 +64,11 @@ def main(argv: list[str]) -> int:
     if not args.no_pages:
         port = ["--port", str(args.port)] if args.port is not None else []
         beside.append(Beside(args.store, "serve", "--only-pages", "--child", *port))
-    return made.serve(beside)
+    return jobs_server.serve(beside)
 
 
 def server(store: str | None) -> Server:
-    """A server of the jobs in the file that applies here."""
+    """A server of the jobs in the nightlatch.toml that applies here."""
     file = place.require()
 
     def read() -> Config:
@@ -78,7 +78,7 @@ def server(store: str | None) -> Server:
 
 
 def pages_server(where: str, *, port: int | None = None, read_only: bool = False) -> PagesServer:
-    """A server of a store's pages, with the settings of `[pages]` in the file that applies here."""
+    """A server of a store's pages, with the settings of `[pages]` in the nightlatch.toml that applies here."""
     from ..web.server import PagesServer
     from ..web.settings import PagesSettings
 
@@ -93,5 +93,5 @@ def pages_server(where: str, *, port: int | None = None, read_only: bool = False
 
 
 def report(text: str) -> None:
-    """Print a line of the server."""
+    """Print a line about what the server does."""
     print(f"nightlatch: {text}", file=sys.stderr, flush=True)

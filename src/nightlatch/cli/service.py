@@ -32,10 +32,10 @@ _EXAMPLES = """\
   nightlatch service uninstall"""
 
 _VERBS = ("install", "uninstall", "status")
-_KEPT = ("PATH", url.ENV, "SSH_AUTH_SOCK", "LANG", "TZ")  # of this shell's environment
-_PATIENCE = 30.0  # seconds in which it must begin to serve
+_KEPT = ("PATH", url.ENV, "SSH_AUTH_SOCK", "LANG", "TZ")  # variables of this shell that the service gets
+_PATIENCE = 30.0  # seconds in which the service must begin to serve
 _SERVING = "serving "  # in the first line that `nightlatch serve` prints
-_SHOWN = 10  # lines of its log
+_SHOWN = 10  # lines of the service's log
 
 
 def main(argv: list[str]) -> int:
@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
 
 
 def _install(service: Service, store: str | None) -> int:
-    config = load(service.config)  # a service that cannot start is not installed
+    config = load(service.config)  # raises if the file is invalid: the service could not start
     environment = {name: os.environ[name] for name in _KEPT if os.environ.get(name)}
     if store:
         environment[url.ENV] = store
@@ -96,8 +96,8 @@ def _status(service: Service, as_json: bool) -> int:
         print_json({"version": 1, "service": service.name, "config": service.config, "file": service.file,
                     "installed": installed, "active": active, "log": log})  # fmt: skip
     else:
-        how = "runs" if active else "is installed and does not run" if installed else "is not installed"
-        print(f"{service.name} {how}" + ("" if installed else ": nightlatch service install"))
+        state = "runs" if active else "is installed and does not run" if installed else "is not installed"
+        print(f"{service.name} {state}" + ("" if installed else ": nightlatch service install"))
         for line in log:
             print(printable(f"  {line}"))
     if installed and (warning := service.warning()):

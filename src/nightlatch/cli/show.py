@@ -37,10 +37,10 @@ _EXAMPLES = """\
   nightlatch show invoice/2026-117          # an effect, by its key
   nightlatch show 7k3f --json | jq .timeline"""
 
-_FACTS = ("scope", "key", "status", "attempt", "command", "exit_code", "result", "reason", "began", "changed")
+_EFFECT_FIELDS = ("scope", "key", "status", "attempt", "command", "exit_code", "result", "reason", "began", "changed")
 _ROOMY = 110  # columns from which an attempt fits into one line
 _EVENTS = 40  # lines of a timeline; --json has every entry
-_TRACE = 60  # lines of a traceback, its end
+_TRACE = 60  # last lines of a traceback
 _LONGEST = 400  # characters of a command, or of a line of output
 
 
@@ -57,11 +57,11 @@ def main(argv: list[str]) -> int:
     if args.plan and not plan:
         raise UsageError(f"there is no plan of {printable(job)!r}: the .dry_run() of a Python job makes one")
     if plan and (args.plan or not run):
-        return _plan(plan, args.json)
-    if not run and (left := open_decisions.elsewhere(reader, args.run)):
-        return _elsewhere(left, args.json)
+        return _print_plan(plan, args.json)
+    if not run and (undecided := open_decisions.elsewhere(reader, args.run)):
+        return _print_elsewhere(undecided, args.json)
     if not run and (effects := reader.ledger.effects.with_key(args.run)):
-        return _effects(effects, args.json)
+        return _print_effects(effects, args.json)
     if not run:
         hint = f"{advice.command('runs')} lists them"
         where = printable(hide_password(reader.url))
@@ -81,19 +81,19 @@ def _show(seen: Details) -> None:
     _section("calls to models", _calls(seen))
     _section("timeline", _events(seen.timeline))
     _section("refused", _events(seen.refused))
-    _section("output, its end", _quoted(_without(seen.traceback, seen.tail)))
+    _section("output, its end", _quoted(_without_traceback(seen.traceback, seen.tail)))
     _section("traceback", _quoted(seen.traceback[-_TRACE:]))
     _section("items", _items(seen))
     _section("refused starts of the job", _refused_starts(seen))
-    _section("elsewhere", [f"  {_on_another(one)}" for one in seen.elsewhere])
+    _section("elsewhere", [f"  {_decision_line(one)}" for one in seen.elsewhere])
     _section("next", [f"  {advice.text(choice)}" for choice in seen.choices])
 
 
-def _effects(found: list[Effect], json: bool) -> int:
+def _print_effects(found: list[Effect], json: bool) -> int:
     for effect in found:
         where = () if effect.scope == STORE_WIDE else ("--scope", effect.scope)
         if json:
-            print_json({"version": 1, **{name: getattr(effect, name) for name in _FACTS}})
+            print_json({"version": 1, **{name: getattr(effect, name) for name in _EFFECT_FIELDS}})
             continue
         print(f"effect {printable(effect.key)}: {screen.paint(effect.status, screen.BOLD)}")
         lines = [
@@ -110,27 +110,27 @@ def _effects(found: list[Effect], json: bool) -> int:
     return 0
 
 
-def _elsewhere(left: Iterable[OpenDecision], json: bool) -> int:
-    """Of a job that only other machines have worked on."""
-    for one in left:
+def _print_elsewhere(undecided: Iterable[OpenDecision], json: bool) -> int:
+    """Print the open decisions of a job that only other machines have worked on."""
+    for one in undecided:
         if json:
             print_json(one.facts())
         else:
-            print(_on_another(one))
+            print(_decision_line(one))
     return 0
 
 
-def _on_another(one: OpenDecision) -> str:
+def _decision_line(one: OpenDecision) -> str:
     return f"{printable(one.sentence)}. {advice.text(one.resolve())}"
 
 
-def _plan(made: Plan, json: bool) -> int:
+def _print_plan(plan: Plan, json: bool) -> int:
     if json:
-        print_json(made.facts())
+        print_json(plan.facts())
         return 0
-    print(f"dry-run of {made.job} {screen.moment(made.at)}: {screen.paint(made.status, screen.BOLD)}")
-    steps = f"{made.steps} done, none recorded"
-    screen.print_facts([("key", made.key), ("reason", made.reason), ("steps", steps)])
+    print(f"dry-run of {plan.job} {screen.moment(plan.at)}: {screen.paint(plan.status, screen.BOLD)}")
+    steps = f"{plan.steps} done, none recorded"
+    screen.print_facts([("key", plan.key), ("reason", plan.reason), ("steps", steps)])
     cells = [
         [
             effect.status,
@@ -138,9 +138,9 @@ def _plan(made: Plan, json: bool) -> int:
             "" if effect.scope == STORE_WIDE else f"scope {printable(effect.scope)}",
             printable(effect.reason),
         ]
-        for effect in made.effects
+        for effect in plan.effects
     ]
-    more = [f"  … and {made.left_out} more"] if made.left_out else []
+    more = [f"  … and {plan.left_out} more"] if plan.left_out else []
     _section("effects", [*screen.columns(cells, elastic=(3,)), *more] or ["  none"])
     return 0
 
@@ -149,8 +149,8 @@ def _quoted(lines: Iterable[str]) -> list[str]:
     return ["  | " + screen.cut(printable(line), _LONGEST) for line in lines]
 
 
-def _without(trace: Sequence[str], tail: Sequence[str]) -> Sequence[str]:
-    """The end of the output but for a traceback that it ends with."""
+def _without_traceback(trace: Sequence[str], tail: Sequence[str]) -> Sequence[str]:
+    """The end of the output, without the traceback if it ends with that."""
     length = min(len(trace), len(tail))
     return tail[: len(tail) - length] if length and list(tail[-length:]) == list(trace[-length:]) else tail
 
@@ -163,7 +163,7 @@ def _events(events: Sequence[Event]) -> list[str]:
 
 
 def _items(seen: Details) -> list[str]:
-    """Of a batch: how many there are in each status, and what to type about those that need a decision."""
+    """A batch's items: how many are in each status, and what to type about those that need a decision."""
     if not seen.items:
         return []
     cells = [
@@ -201,7 +201,7 @@ def _lines(seen: Details) -> list[tuple[str, str]]:
 
 
 def _attempts(attempts: Sequence[Attempt]) -> list[str]:
-    """On a narrow screen its holder and reason have a line of their own."""
+    """On a narrow screen, an attempt's holder and reason are on a second line."""
     narrow = screen.width() < _ROOMY
     cells = [
         [

@@ -47,27 +47,27 @@ def main(argv: list[str]) -> int:
     )
     parser.add_flag("--json", "one JSON object per line")
     args = parser.parse_args(argv)
-    onward = getattr(args, "from")
-    if (args.skip or onward) and not args.job:
+    from_time = getattr(args, "from")
+    if (args.skip or from_time) and not args.job:
         raise UsageError(f"name the job: {advice.command('slots', 'JOB', '--skip', 'TIME')}")
     reader = open_reader(args.store, listing=True)
-    if onward:
+    if from_time:
         require_person(f"slots {args.job} --from", args.job, args.store)
-    if args.skip or onward:
-        return _decide(reader, args.job, args.skip, onward)
+    if args.skip or from_time:
+        return _decide(reader, args.job, args.skip, from_time)
     since = since_of(args.since) or 0.0
     return _show_one(reader, args.job, since, args.json) if args.job else _show_all(reader, since, args.json)
 
 
-def _decide(reader: StoreReader, job: str, skip: str | None, onward: str | None) -> int:
+def _decide(reader: StoreReader, job: str, skip: str | None, from_time: str | None) -> int:
     slots_of_job = JobSlots(reader.store, open_for(reader.url), job, person())
     if skip:
         slot = float(round(moment(skip, "--skip")))
         slots_of_job.skip(slot)
         print(f"{job}: the slot {name_of(slot)} will not be run")
         return 0
-    assert onward
-    row = slots_of_job.go_on_from(float(round(moment(onward, "--from"))))
+    assert from_time
+    row = slots_of_job.go_on_from(float(round(moment(from_time, "--from"))))
     print(f"{job} continues with {name_of(row.next_due)}; slots that ran are not run again")
     return 0
 
@@ -146,7 +146,7 @@ def _ending(record: SlotRecord) -> str:
 
 
 def _sentence(record: SlotRecord) -> str:
-    """What became of it, without the time."""
+    """The outcome of the slots, without their time."""
     many = f" ({counted(record.count)} slots)" if record.count > 1 else ""
     if record.outcome == RAN:
         return f"ran on {record.host}"

@@ -17,7 +17,7 @@ from .reading import open_reader
 
 
 def named_job(store: str | None, name: str) -> tuple[StoreReader, Job, Row]:
-    """A job of the file that counts here, and its row, with every end counted."""
+    """The reader, the job of the nightlatch.toml that applies here, and its row, with every ended run counted."""
     file = place.find()
     job = load(file).jobs.get(name) if file else None
     if job is None:
@@ -31,7 +31,7 @@ def named_job(store: str | None, name: str) -> tuple[StoreReader, Job, Row]:
 
 
 def change(reader: StoreReader, job: Job, was: str, stage: str, *, why: str, forced: bool = False) -> Row:
-    """Put it into a stage, journaled; raises if it is in another than `was` by now."""
+    """Move the job from the stage `was` to `stage` and journal it; raises if its stage is no longer `was`."""
     store, by = reader.store, person()
 
     def changed(row: Row) -> Row:

@@ -32,9 +32,9 @@ _EXAMPLES = """\
   nightlatch status --markdown | mail -s 'The night' me@example.org
   nightlatch status --json"""
 
-_ID = 12  # characters of a run's id
-_OTHERS = 10  # leases that other machines had
-_SHOWN = {"needs you": 15, "running": 10, "waiting": 5, "done": 10}  # how many rows of each
+_ID = 12  # characters of a whole run id
+_OTHERS = 10  # leases of other machines that are shown
+_SHOWN = {"needs you": 15, "running": 10, "waiting": 5, "done": 10}  # rows of each part
 
 
 def main(argv: list[str]) -> int:
@@ -62,8 +62,8 @@ def main(argv: list[str]) -> int:
     needed = args.exit_code and not seen.nothing_needs_you
     if args.exit_code and not needed and not seen.unreachable and not args.json:
         return 0
-    apart = reader.ledger_is_per_machine and not seen.unreachable and not args.json
-    others = lease_views.of_other_ledgers(reader.store, reader.ledger, seen.since or 0.0) if apart else []
+    ask_store = reader.ledger_is_per_machine and not seen.unreachable and not args.json
+    others = lease_views.of_other_ledgers(reader.store, reader.ledger, seen.since or 0.0) if ask_store else []
     if args.json:
         print_json(seen.facts())
     elif seen.empty:
@@ -76,9 +76,9 @@ def main(argv: list[str]) -> int:
     return exits.FAILED if needed else 0
 
 
-def _show_nothing(seen: Overview, within: str | None, ledger_is_per_machine: bool, elsewhere: bool) -> None:
-    ago = within and "-" not in within
-    when = f"in the last {within}" if ago else f"since {within or run_facts.at(seen.since or 0.0)}"
+def _show_nothing(seen: Overview, since_text: str | None, ledger_is_per_machine: bool, elsewhere: bool) -> None:
+    ago = since_text and "-" not in since_text
+    when = f"in the last {since_text}" if ago else f"since {since_text or run_facts.at(seen.since or 0.0)}"
     print(f"nothing needs you, nothing runs, and nothing ran {when}{' on this machine' if elsewhere else ''}.")
     start = advice.command("run", "hello", "--", "echo", "hello")
     if not elsewhere:
@@ -88,7 +88,7 @@ def _show_nothing(seen: Overview, within: str | None, ledger_is_per_machine: boo
 
 
 def _show_others(others: list[Record]) -> None:
-    """Work on other machines, as far as the store shows it: the leases that they had last, and until when."""
+    """Work on other machines, as far as the store shows it: the leases that they hold or held, and until when."""
     cells = []
     for record in others:
         when = "works now" if record.grant else f"ended {screen.local(record.until)}"
@@ -98,10 +98,10 @@ def _show_others(others: list[Record]) -> None:
         print("\n".join(screen.columns(cells[:_OTHERS], elastic=(2,))))
 
 
-def _show(reader: StoreReader, seen: Overview, within: str | None) -> None:
+def _show(reader: StoreReader, seen: Overview, since_text: str | None) -> None:
     parts = night_rows.parts(reader, seen, _SHOWN)
     shown = [replace(part, rows=tuple(_shortened(reader, row) for row in part.rows)) for part in parts]
-    more = f"runs --since {within or f'{_hours(seen)}h'}"
+    more = f"runs --since {since_text or f'{_hours(seen)}h'}"
     first = verdict.night_in_short(nightly.night(reader, seen))
     for line in night.lines(first, shown, width=screen.width(), paint=screen.paint, plain=screen.plain(),
                             now=clock.wall(), more=more):  # fmt: skip
@@ -111,12 +111,12 @@ def _show(reader: StoreReader, seen: Overview, within: str | None) -> None:
 
 
 def _hours(seen: Overview) -> int:
-    """Hours since the night began."""
+    """Hours since the night began, rounded up."""
     return int((clock.wall() - (seen.since or 0.0)) // 3600) + 1
 
 
 def _shortened(reader: StoreReader, row: NightRow) -> NightRow:
-    """The row with ids of runs cut to what is unique."""
+    """The row, with each run id cut to its shortest unique beginning."""
     words = tuple(
         reader.ledger.history.short(word) if len(word) == _ID and word.isalnum() else word for word in row.next.words
     )

@@ -24,7 +24,7 @@ from .json_out import print_json
 from .only_people import require_person
 from .reading import existing
 
-Part = tuple[str, Callable[[], object]]  # what it is, and what removes it
+Part = tuple[str, Callable[[], object]]  # (what it is, the function that removes it)
 
 _PURPOSE = """\
 Show or remove the store as a whole.
@@ -87,14 +87,14 @@ def _remove(where: str, store: Store, yes: bool) -> int:
 
 
 def _parts(where: str, store: Store) -> list[Part]:
-    """What others share first: if that fails, this machine still knows of it."""
+    """What to remove. What machines share comes first: if removing that fails, this machine still has its own part."""
     kind = url.ledger_of(where)
-    places = sorted({store.folder, url.folder_of(where)})  # of the remote, and of the name that it has here
+    places = sorted({store.folder, url.folder_of(where)})  # by the remote's URL, and by the URL as given
     folders = [(f"the folder {place}", partial(shutil.rmtree, place)) for place in places if os.path.isdir(place)]
     if kind == url.BESIDE:
         files = [found for file in location.files(where) for found in [file, *glob.glob(f"{glob.escape(file)}[-.]*")]]
-        there = [file for file in files if os.path.isfile(file)]
-        return [*((f"the file {file}", _unlink(file)) for file in there), *folders]
+        present = [file for file in files if os.path.isfile(file)]
+        return [*((f"the file {file}", _unlink(file)) for file in present), *folders]
     if kind == url.INSIDE:
         return [_schema(where), *folders]
     return [_refs(where), *folders]
@@ -103,7 +103,7 @@ def _parts(where: str, store: Store) -> list[Part]:
 def _unlink(file: str) -> Callable[[], object]:
     def remove() -> None:
         presence.forget(file)
-        with contextlib.suppress(FileNotFoundError):  # the last one that closes it removes its log
+        with contextlib.suppress(FileNotFoundError):  # SQLite removes its log with the last connection
             os.unlink(file)
 
     return remove

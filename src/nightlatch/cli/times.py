@@ -1,4 +1,4 @@
-"""Moments that people type: 2026-11-18T02:00Z, 2026-11-18T02:00 by the clock on the wall here, or 2d from now."""
+"""Moments that people type: 2026-11-18T02:00Z, 2026-11-18T02:00 in local time, or 2d from now."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..system import clock
 
 
 def moment(text: str, what: str) -> float:
-    """Seconds since the epoch."""
+    """Seconds since the epoch. `what`: the option, for the error."""
     if text[:1].isdigit() and "-" not in text:
         return clock.wall() + duration.parse(text, what=what)
     try:

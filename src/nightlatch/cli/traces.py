@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
     parser.add_flag("--json", "one JSON object per span")
     args = parser.parse_args(argv)
     if args.what == "send":
-        return _send(args.store, args.run, go_on=args.follow)
+        return _send(args.store, args.run, keep_sending=args.follow)
     if args.run:
         raise UsageError(f"unexpected argument {args.run!r}: only `nightlatch traces send` takes a second one")
     reader = open_reader(args.store)
@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _send(store: str | None, run: str | None, *, go_on: bool) -> int:
+def _send(store: str | None, run: str | None, *, keep_sending: bool) -> int:
     if not export.is_wanted(os.environ):
         raise UsageError("nothing says where traces go: set OTEL_EXPORTER_OTLP_ENDPOINT, as in http://127.0.0.1:4318")
     try:
@@ -56,7 +56,7 @@ def _send(store: str | None, run: str | None, *, go_on: bool) -> int:
             reader = open_reader(store)
             sent = export.Exporter().send(spans.of_run(reader.ledger, reader.run(run)))
             print(f"{sent} span{'' if sent == 1 else 's'} sent")
-        elif go_on:
+        elif keep_sending:
             follow.forever(url.resolve(store), stop=0)
         else:
             where = existing(store)
@@ -67,7 +67,7 @@ def _send(store: str | None, run: str | None, *, go_on: bool) -> int:
 
 
 def _tree(found: list[Span]) -> list[str]:
-    """Each below its parent, with how long it took."""
+    """A line for each span, indented below its parent, with how long it took."""
     by_parent: dict[tuple[str, str], list[Span]] = {}
     known = {(span.trace, span.id) for span in found}
     for span in found:
@@ -75,16 +75,16 @@ def _tree(found: list[Span]) -> list[str]:
         by_parent.setdefault((span.trace, parent), []).append(span)
     lines: list[str] = []
 
-    def put(span: Span, depth: int) -> None:
+    def add_line(span: Span, depth: int) -> None:
         mark = screen.paint(" failed", screen.RED) if span.ok is False else ""
         took = screen.paint(f"{span.end - span.begin:.3f}s", screen.DIM)
         lines.append(f"{'  ' * depth}{printable(span.name)}  {took}{mark}  {screen.paint(span.id, screen.DIM)}")
         for child in sorted(by_parent.get((span.trace, span.id), []), key=lambda one: one.begin):
-            put(child, depth + 1)
+            add_line(child, depth + 1)
 
     for trace, parent in list(by_parent):
         if not parent:
             lines.append(f"trace {trace}")
             for root in by_parent[trace, ""]:
-                put(root, 1)
+                add_line(root, 1)
     return lines

@@ -58,8 +58,8 @@ def _report(reader: StoreReader, args: Namespace) -> int:
     by = tuple(word.strip() for word in args.by.split(","))
     if unknown := [word for word in by if word not in BY] or [word for word in by if by.count(word) > 1]:
         raise UsageError(f"--by {unknown[0]!r}: use {', '.join(BY)}, each once, with commas between them")
-    if any(word in REPORTED for word in by) and (apart := [word for word in by if word not in WITH_REPORTED]):
-        raise UsageError(f"--by {apart[0]} cannot be combined with {', '.join(REPORTED)}: drop one")
+    if any(word in REPORTED for word in by) and (others := [word for word in by if word not in WITH_REPORTED]):
+        raise UsageError(f"--by {others[0]} cannot be combined with {', '.join(REPORTED)}: drop one")
     since, until = _day(reader, args.since, "--since"), _day(reader, args.until, "--until") if args.until else NO_END
     found = report(reader, by, job=args.job, since=since, until=until)
     if args.json:
@@ -75,7 +75,7 @@ def _report(reader: StoreReader, args: Namespace) -> int:
 
 
 def _day(reader: StoreReader, text: str, option: str) -> str:
-    """A day as it is written, or the day that long ago."""
+    """The day that `text` names: a date, or how long ago."""
     if len(text) == 10 and text[4] == text[7] == "-" and text.replace("-", "").isdigit():
         return text
     try:
@@ -87,7 +87,7 @@ def _day(reader: StoreReader, text: str, option: str) -> str:
 def _table(found: UsageReport) -> None:
     units, alone = found.units, len(found.by) == 1
     by_job = alone and found.by == ("job",) and bool(units)
-    strip = any(row.daily for row in found.rows) and bool(units)
+    with_days = any(row.daily for row in found.rows) and bool(units)
     head = [
         *found.by,
         *units,
@@ -95,13 +95,13 @@ def _table(found: UsageReport) -> None:
         *(["a run"] if by_job else []),
         "runs",
         "failed",
-        *(["14 days"] if strip else []),
+        *(["14 days"] if with_days else []),
     ]
-    rows = [_cells(row, found, by_job, strip) for row in found.rows]
+    rows = [_cells(row, found, by_job, with_days) for row in found.rows]
     if len(rows) > 1:
         total = ["total", *[""] * (len(found.by) - 1)]
-        rows.append([*total, *_cells(found.total, found, by_job, strip)[len(found.by) :]])
-    left = {*range(len(found.by)), *([len(head) - 1] if strip else [])}
+        rows.append([*total, *_cells(found.total, found, by_job, with_days)[len(found.by) :]])
+    left = {*range(len(found.by)), *([len(head) - 1] if with_days else [])}
     for number, line in enumerate(screen.figures([head, *rows], left=left)):
         print(screen.paint(line, screen.DIM) if not number else line)
     if found.pace:
@@ -109,7 +109,7 @@ def _table(found: UsageReport) -> None:
               f"{figures.money(found.pace.used)} so far")  # fmt: skip
 
 
-def _cells(row: UsageRow, found: UsageReport, by_job: bool, strip: bool) -> list[str]:
+def _cells(row: UsageRow, found: UsageReport, by_job: bool, with_days: bool) -> list[str]:
     cells = [printable(name) or "-" for name in row.by] or [""] * len(found.by)
     cells += [format(getattr(row.amounts, unit), UNITS[unit].table) for unit in found.units]
     if found.units:
@@ -118,4 +118,4 @@ def _cells(row: UsageRow, found: UsageReport, by_job: bool, strip: bool) -> list
         usual = row.usual_run
         cells.append(format(getattr(usual, found.unit), UNITS[found.unit].table) if usual else "")
     cells += [figures.count(row.runs), figures.count(row.failed) if row.failed else ""]
-    return [*cells, *([figures.sparkline(row.daily)] if strip else [])]
+    return [*cells, *([figures.sparkline(row.daily)] if with_days else [])]

@@ -31,15 +31,15 @@ def show(reader: StoreReader, job: str, *, json: bool) -> int:
     if seen.runs < FEWEST:
         print(f"{printable(job)} has {seen.runs} runs that succeeded: it takes {FEWEST} to know its usual level")
         return 0
-    _usual(seen)
+    _print_usual(seen)
     for change in seen.changes[:_SHOWN]:
-        _change(change)
+        _print_change(change)
     if not seen.changes:
         print("it has not left its usual level")
     for what, levels in seen.levels.items():
-        for wild in levels.wild[-3:]:
-            one = f"{_amount(what, wild.point.amount)}, {figures.times(wild.factor)} the usual"
-            print(f"one outlier {screen.local(wild.point.at)}: {one}   {advice.command('show', wild.point.run)}")
+        for outlier in levels.wild[-3:]:
+            text = f"{_amount(what, outlier.point.amount)}, {figures.times(outlier.factor)} the usual"
+            print(f"one outlier {screen.local(outlier.point.at)}: {text}   {advice.command('show', outlier.point.run)}")
     if seen.current:
         print(f"\nIs that the new usual level? {advice.command('usage', job, '--usual')}")
     return 0
@@ -57,7 +57,7 @@ def accept(args: Namespace) -> int:
     return 0
 
 
-def _usual(seen: JobChanges) -> None:
+def _print_usual(seen: JobChanges) -> None:
     usual = [
         f"{_amount(what, levels.usual)}" + ("" if what in ("usd", "seconds") else f" {what}")
         for what, levels in seen.levels.items()
@@ -66,7 +66,7 @@ def _usual(seen: JobChanges) -> None:
     print(f"{printable(seen.job)}: a usual run takes {', '.join(usual)}\n")
 
 
-def _change(change: LevelChange) -> None:
+def _print_change(change: LevelChange) -> None:
     shift = change.shift
     when = time.strftime("%a %d %b %H:%M", time.localtime(shift.first.at))
     end = ", over since" if shift.over else ""

@@ -19,24 +19,24 @@ QUIET = "for cron: print nothing unless it failed (then with the end of its outp
 
 def show(ended: Verdict, *, quiet: bool = False) -> None:
     """Print the line; if `quiet`, only one that a person should see."""
-    watched = sys.stderr.isatty()
-    if quiet and not _matters(ended) and not (watched and _failed(ended)):
-        return  # cron was told when it happened; a person who types the line learns why nothing starts
-    print(_for_people(ended) if watched else ended.line(), file=sys.stderr)
+    on_terminal = sys.stderr.isatty()
+    if quiet and not _matters(ended) and not (on_terminal and _failed(ended)):
+        return  # cron mailed this failure when it happened; at a terminal it says why nothing starts
+    print(_for_people(ended) if on_terminal else ended.line(), file=sys.stderr)
 
 
 def hush() -> None:
     """From now on the command's output is only kept with its run; Nightlatch's own lines still go to stderr."""
     ours = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     for fd in (1, 2):
-        os.dup2(nowhere, fd)
-    os.close(nowhere)
+        os.dup2(null, fd)
+    os.close(null)
     sys.stderr = printing.printing(open(ours, "w", buffering=1))  # noqa: SIM115 - open until the process ends
 
 
 def show_tail(ended: Verdict, store: str | None) -> None:
-    """The end of the hushed output of a run that failed, for cron's mail."""
+    """If the run failed, print the end of its output, which `hush` has hidden: for cron's mail."""
     if not (ended.run and ended.tried and _matters(ended)):
         return
     from ..observe.details import details
@@ -48,7 +48,7 @@ def show_tail(ended: Verdict, store: str | None) -> None:
 
 
 def _matters(ended: Verdict) -> bool:
-    """Did this start fail, or does it need a person? An earlier end was reported then."""
+    """Did this start fail, or does it need a person? What an earlier start left was reported by that start."""
     return ended.tried and (_failed(ended) or ended.exit_code == InDoubt.exit_code)
 
 
@@ -57,7 +57,7 @@ def _failed(ended: Verdict) -> bool:
 
 
 def _for_people(ended: Verdict) -> str:
-    """articles: succeeded in 14m, $0.83 · nightlatch show rjm6j1cnr8g3"""
+    """As in `articles: succeeded in 14m, $0.83 · nightlatch show rjm6j1cnr8g3`."""
     from ..observe import figures
     from . import screen
 
