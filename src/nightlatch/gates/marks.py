@@ -157,7 +157,9 @@ class Marks:
             adopted, foreign = fence.adopted(marks, store)
             if foreign:
                 landings = self._with_noted(self._read_note(), marks)
-                self._write(adopted, tuple(replace(it, mark=replace(it.mark, store=store)) for it in landings))
+                self._write(
+                    adopted, tuple(replace(landing, mark=replace(landing.mark, store=store)) for landing in landings)
+                )
         return foreign
 
     def read(self) -> dict[str, KeptMark]:
