@@ -78,7 +78,7 @@ class Bucket:
             raise self._unreachable(error) from error
 
     def swap(self, path: str, content: bytes, version: Version | None) -> bool:
-        """Put the content if the object still has this version (None: if there is none). False if it has changed."""
+        """Put the content if the object still has this version (None: if none exists). False if it has changed."""
         store, obstore, errors = self._open()
         try:
             obstore.put(store, path, content, mode=version or "create")

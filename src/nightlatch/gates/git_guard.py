@@ -17,8 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Needed besides: the user's own settings may name paths in the work tree or hide new files there, and submodules have
-# separate settings.
+# Needed besides the guard: the user's own settings may name paths in the work tree or hide new files there, and
+# submodules have separate settings.
 SETTINGS = (
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",

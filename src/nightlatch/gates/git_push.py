@@ -97,7 +97,8 @@ class Push:
     def _land(self, tip: str, moves: list[RefMove]) -> bool:
         """Push the commit and the moves, all or nothing. False if a ref has moved: look again."""
         fence = self._fence
-        conditions = [f"--force-with-lease={move.ref}:{move.old}" for move in moves]  # never the branch
+        # No condition for the branch itself, which is never forced.
+        conditions = [f"--force-with-lease={move.ref}:{move.old}" for move in moves]
         specs = [f"{tip}:{fence.branch_ref}", *(f"{move.new}:{move.ref}" for move in moves)]
         refs = [fence.branch_ref, *(move.ref for move in moves)]
         try:

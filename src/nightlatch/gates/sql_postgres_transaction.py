@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # By URL: passages (ctid, number) of this process's ended transactions. A new transaction overwrites one, so that the
 # table does not grow.
 _spare: dict[str, list[tuple[str, int]]] = {}
-os.register_at_fork(after_in_child=_spare.clear)  # or parent and child would wait for each other at one row
+os.register_at_fork(after_in_child=_spare.clear)  # else parent and child would wait for each other
 
 _ENDED = (
     "the block ended its transaction by itself: what it wrote after that was not fenced, and {}. "
