@@ -1,11 +1,11 @@
-"""Claude sessions. A session without a message does nothing, so making it prepares; sending the message launches."""
+"""Claude sessions. A session without a message does nothing: `prepare` makes one, and `launch` sends the message."""
 
 from __future__ import annotations
 
 import os
 
 from ..core.metering import price
-from .fields import api_key, only, without
+from .fields import api_key, first_set, without
 from .files import save
 from .http import HttpError, VendorClient, quoted
 from .seam import CANCELLED, FAILED, OVER_BUDGET, RUNNING, SUCCEEDED, WAITING, Ask, Seen, Unclear
@@ -24,8 +24,8 @@ _STOPPED = {  # why a session went idle
     "refusal": FAILED,
 }
 _STEPS = ("agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use", "agent.message", "agent.thinking")
-_ASKED = ("agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use")
-_PAGE, _MOST_PAGES = 100, 1000
+_TOOL_USES = ("agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use")
+_PAGE_SIZE, _MAX_PAGES = 100, 1000
 
 
 class Anthropic:
@@ -40,11 +40,11 @@ class Anthropic:
             os.environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com",
             headers | {"anthropic-version": "2026-10-21", "anthropic-beta": "managed-agents-2026-04-01"},
         )
-        self._environment = only(fields, "environment_id", "environment")
+        self._environment = first_set(fields, "environment_id", "environment")
 
     def prepare(self, ask: Ask) -> str:
-        """A session for this launch. One that an earlier attempt prepared is archived first: if its sender is only
-        paused, its message must find a closed session."""
+        """Make a session for this launch; returns its id. A session that an earlier attempt prepared is archived first:
+        if that attempt is only paused, its message must find a closed session."""
         for session in self._sessions(ask):
             if not session.get("archived_at") and not self._has_message(session["id"]):
                 self._client.post(f"/v1/sessions/{quoted(session['id'])}/archive")
@@ -63,9 +63,9 @@ class Anthropic:
         return handle
 
     def find(self, ask: Ask, handle: str) -> str | None:
-        found = [handle] if handle else []
-        found += [session["id"] for session in self._sessions(ask) if session["id"] != handle]
-        return next((one for one in found if self._has_message(one)), None)
+        candidates = [handle] if handle else []
+        candidates += [session["id"] for session in self._sessions(ask) if session["id"] != handle]
+        return next((session for session in candidates if self._has_message(session)), None)
 
     def poll(self, handle: str) -> Seen:
         session = self._client.get(f"/v1/sessions/{quoted(handle)}")
@@ -73,7 +73,7 @@ class Anthropic:
         status, reason, waits_for = _judged(session, events)
         usage = session.get("usage") or {}
         cost = usage.get("list_cost") or {}
-        made = usage.get("cache_creation") or {}
+        cache_writes = usage.get("cache_creation") or {}
         return Seen(
             status=status,
             reason=reason,
@@ -83,8 +83,8 @@ class Anthropic:
             counts={
                 price.INPUT: usage.get("input_tokens") or 0,
                 price.CACHE_READ: usage.get("cache_read_input_tokens") or 0,
-                price.CACHE_WRITE: made.get("ephemeral_5m_input_tokens") or 0,
-                price.CACHE_WRITE_1H: made.get("ephemeral_1h_input_tokens") or 0,
+                price.CACHE_WRITE: cache_writes.get("ephemeral_5m_input_tokens") or 0,
+                price.CACHE_WRITE_1H: cache_writes.get("ephemeral_1h_input_tokens") or 0,
                 price.OUTPUT: usage.get("output_tokens") or 0,
             },
             model=_model(session),
@@ -96,13 +96,13 @@ class Anthropic:
         self._client.post(f"/v1/sessions/{quoted(handle)}/events", {"events": [{"type": "user.interrupt"}]})
 
     def fetch(self, handle: str, folder: Path) -> None:
-        """Every file of the session."""
-        taken = set()
-        for file in self._paged("/v1/files", {"scope_id": handle, "limit": str(_PAGE)}):
-            name, own = str(file.get("filename") or ""), str(file["id"])
-            name = f"{own}-{name}" if name in taken else name
-            taken.add(name)
-            save(folder, name, own, self._client.content(f"/v1/files/{quoted(own)}/content"))
+        """Save every file of the session in `folder`."""
+        used_names = set()
+        for file in self._paged("/v1/files", {"scope_id": handle, "limit": str(_PAGE_SIZE)}):
+            name, file_id = str(file.get("filename") or ""), str(file["id"])
+            name = f"{file_id}-{name}" if name in used_names else name
+            used_names.add(name)
+            save(folder, name, file_id, self._client.content(f"/v1/files/{quoted(file_id)}/content"))
 
     def every(self, since: str) -> Iterator[tuple[str, Mapping[str, str], str]]:
         """(handle, labels, status) of all sessions."""
@@ -110,21 +110,21 @@ class Anthropic:
             yield session["id"], session.get("metadata") or {}, session["status"]
 
     def _sessions(self, ask: Ask) -> Iterator[dict[str, Any]]:
-        """The sessions of this launch; archived ones too, as one may have received the message before."""
+        """The sessions of this launch; archived ones too, since one may have received the message before that."""
         for session in self._listed(ask.since, include_archived="true"):
             labels = session.get("metadata") or {}
             if all(labels.get(name) == text for name, text in ask.labels.items() if name.endswith("launch")):
                 yield session
 
     def _listed(self, since: str, **more: str) -> Iterator[dict[str, Any]]:
-        query = {"created_at[gte]": since, "limit": str(_PAGE), **more}
+        query = {"created_at[gte]": since, "limit": str(_PAGE_SIZE), **more}
         yield from self._paged("/v1/sessions", query)
 
     def _events(self, handle: str) -> Iterator[dict[str, Any]]:
-        yield from self._paged(f"/v1/sessions/{quoted(handle)}/events", {"limit": str(_PAGE), "order": "asc"})
+        yield from self._paged(f"/v1/sessions/{quoted(handle)}/events", {"limit": str(_PAGE_SIZE), "order": "asc"})
 
     def _paged(self, path: str, query: dict[str, str]) -> Iterator[dict[str, Any]]:
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             reply = self._client.get(path, query)
             yield from reply.get("data", ())
             following = reply.get("next_page")
@@ -144,39 +144,39 @@ class Anthropic:
 
 def _judged(session: dict[str, Any], events: list[dict[str, Any]]) -> tuple[str, str, str]:
     """(status, reason, what it waits for)"""
-    word = str(session.get("status"))
-    if word in ("running", "rescheduling"):
+    state = str(session.get("status"))
+    if state in ("running", "rescheduling"):
         return RUNNING, "", ""
     interrupted = _last(events, "user.interrupt") > max(_last(events, "user.message"), -1)
-    if word == "terminated":
-        return (CANCELLED if interrupted else FAILED), "" if interrupted else _complaint(events), ""
-    if word != "idle":
-        return RUNNING, f"a state that is not known here: {word}", ""
-    at = _last(events, "session.status_idle")
-    if at < _last(events, "user.message"):
+    if state == "terminated":
+        return (CANCELLED if interrupted else FAILED), "" if interrupted else _error_message(events), ""
+    if state != "idle":
+        return RUNNING, f"a state that is not known here: {state}", ""
+    idle_at = _last(events, "session.status_idle")
+    if idle_at < _last(events, "user.message"):
         return RUNNING, "", ""  # it has not started on the message
     if interrupted:
-        return (CANCELLED, "", "") if at > _last(events, "user.interrupt") else (RUNNING, "", "")
-    why = str((events[at].get("stop_reason") or {}).get("type"))
+        return (CANCELLED, "", "") if idle_at > _last(events, "user.interrupt") else (RUNNING, "", "")
+    why = str((events[idle_at].get("stop_reason") or {}).get("type"))
     status = _STOPPED.get(why)
     if status is None:
         return RUNNING, f"idle, for a reason that is not known here: {why}", ""
     if status == WAITING:
-        return WAITING, "", _wanted(events, events[at]["stop_reason"].get("event_ids") or ())
-    return status, "" if status == SUCCEEDED else _complaint(events) or why, ""
+        return WAITING, "", _wanted(events, events[idle_at]["stop_reason"].get("event_ids") or ())
+    return status, "" if status == SUCCEEDED else _error_message(events) or why, ""
 
 
 def _last(events: list[dict[str, Any]], kind: str) -> int:
     return max((at for at, event in enumerate(events) if event.get("type") == kind), default=-1)
 
 
-def _complaint(events: list[dict[str, Any]]) -> str:
+def _error_message(events: list[dict[str, Any]]) -> str:
     at = _last(events, "session.error")
     return str((events[at].get("error") or {}).get("message") or "") if at >= 0 else ""
 
 
 def _wanted(events: list[dict[str, Any]], blocked: Any) -> str:
-    found = [event for event in events if event.get("id") in blocked and event.get("type") in _ASKED]
+    found = [event for event in events if event.get("id") in blocked and event.get("type") in _TOOL_USES]
     return ", ".join(f"{event.get('name', 'a tool')} {event.get('input', '')}" for event in found) or "a decision"
 
 

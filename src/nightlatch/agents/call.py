@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..core.keywords import RunOptions  # noqa: F401 - what `options` may be
 
-ANSWER = "answer.md"  # in a run's folder
+ANSWER = "answer.md"  # a file in the run's folder
 
 
 @value(frozen=True, kw_only=True)

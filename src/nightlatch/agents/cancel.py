@@ -16,10 +16,10 @@ from .providers import load
 
 
 def main() -> None:
-    ask = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     try:
-        adapter = load(ask["provider"], json.loads(ask["fields"] or "{}"))
-        seen, trouble = end(adapter, ask["handle"], clock.now() + ask["within"])
+        adapter = load(request["provider"], json.loads(request["fields"] or "{}"))
+        seen, trouble = end(adapter, request["handle"], clock.now() + request["within"])
     except Error as error:
         seen, trouble = None, str(error)
     json.dump({"status": seen.status if seen else "", "note": trouble}, sys.stdout)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-_NOT_KNOWN = 2
+_NOT_KNOWN = 2  # exit code
 _TIMEOUT = 30.0  # seconds that a command may take
 _VERBS = ("launch", "poll", "cancel", "find")
 
@@ -35,8 +35,8 @@ class CommandAdapter:
         missing = [verb for verb in ("launch", "poll", "cancel") if not fields.get(verb)]
         if missing:
             raise UsageError(f"the provider command needs {', '.join(missing)}: a command line for each")
-        self._lines = {verb: fields[verb] for verb in _VERBS if fields.get(verb)}
-        if "find" in self._lines:
+        self._command_lines = {verb: fields[verb] for verb in _VERBS if fields.get(verb)}
+        if "find" in self._command_lines:
             self.find = self._find
 
     def launch(self, ask: Ask, handle: str) -> str:
@@ -59,10 +59,12 @@ class CommandAdapter:
         code, reply, error = self._run("poll", handle)
         if code or not reply:
             raise Unclear(f"the poll command cannot tell: {error}", _seconds(reply.get("later")) or 0.0)
-        word = str(reply.get("status"))
+        state = str(reply.get("status"))
         return Seen(
-            status=word if word in STATUSES else STATUSES[0],
-            reason=str(reply.get("reason") or ("" if word in STATUSES else f"a state that is not known here: {word}")),
+            status=state if state in STATUSES else STATUSES[0],
+            reason=str(
+                reply.get("reason") or ("" if state in STATUSES else f"a state that is not known here: {state}")
+            ),
             steps=int(reply.get("steps") or 0),
             usd=float(reply["usd"]) if reply.get("usd") is not None else None,
             counts={"input": int(reply.get("tokens") or 0)},
@@ -79,11 +81,11 @@ class CommandAdapter:
 
     def _run(self, verb: str, handle: str, ask: Ask | None = None) -> tuple[int, dict[str, Any], str]:
         """(exit code, reply, what went wrong)"""
-        line = self._lines[verb]
-        words = ["sh", "-c", line] if isinstance(line, str) else [str(word) for word in line]
+        line = self._command_lines[verb]
+        argv = ["sh", "-c", line] if isinstance(line, str) else [str(part) for part in line]
         facts = {} if ask is None else {**ask.__dict__, "fields": without(ask.fields, *_VERBS)}
         with subprocess.Popen(
-            words,
+            argv,
             env={**os.environ, "NIGHTLATCH_HANDLE": handle},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -92,19 +94,19 @@ class CommandAdapter:
         ) as process:
             try:
                 out, err = process.communicate(json.dumps(facts, default=dict).encode(), timeout=_TIMEOUT)
-            except BaseException as stop:
+            except BaseException as error:
                 os.killpg(process.pid, signal.SIGKILL)
-                if isinstance(stop, subprocess.TimeoutExpired):
+                if isinstance(error, subprocess.TimeoutExpired):
                     raise Unclear(f"the {verb} command took longer than {_TIMEOUT:.0f}s") from None
                 raise
-        complaint = err.decode(errors="replace").strip().rpartition("\n")[2]
+        last_line = err.decode(errors="replace").strip().rpartition("\n")[2]
         try:
             reply = json.loads(out or b"{}")
         except ValueError:
             reply = None
         if not isinstance(reply, dict):
             return process.returncode or 1, {}, f"it printed what is not a JSON object: {out[:100]!r}"
-        return process.returncode, reply, complaint or f"exit code {process.returncode}"
+        return process.returncode, reply, last_line or f"exit code {process.returncode}"
 
 
 def _seconds(found: object) -> float | None:

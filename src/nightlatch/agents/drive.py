@@ -45,9 +45,9 @@ from .seam import (
     poll,
 )
 
-_LISTED = 7 * 86_400  # seconds: how far back a vendor's list is searched for a launch
+_SEARCHED_BACK = 7 * 86_400  # seconds: how far back a vendor's list is searched for a launch
 _PATIENCE = 600.0  # seconds for a cancel, where nothing else limits it
-_LEAVE = ("taken", "shut-down", "lost")  # ends of a run after which its agent goes on: the next holder reattaches
+_AGENT_GOES_ON = ("taken", "shut-down", "lost")  # why a run ended, if the next holder reattaches to its agent
 _ON_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -69,14 +69,14 @@ class AgentDriver:
         self._launch, self._label, self._handle = "", "", ""
         self._last, self._steps = Seen(status=PREPARED), 0
         self._last_trouble = ""
-        self._given: dict[str, float] = {}  # what it may use of each unit that has a cap
-        self._before: dict[str, float] = {}  # what was used before
+        self._allowance: dict[str, float] = {}  # what the launch may use of each unit that has a cap
+        self._used_before: dict[str, float] = {}  # what the launch had used when this driver began
         self._total: dict[str, float] = {}  # what the vendor reports now
-        self._grown: list[dict[str, float]] = [{}, {}]  # by the last two polls
+        self._growth: list[dict[str, float]] = [{}, {}]  # of the total, in the last two polls
         self._waited_since = 0.0
         self._launching = self._end_requested = False
 
-    # ── the way of one launch ──
+    # ── one launch ──
 
     def run(self) -> int:
         for signum in _ON_SIGNALS:
@@ -99,11 +99,12 @@ class AgentDriver:
             return doubt.exit_code
 
     def _launched(self) -> str:
+        """The agent's handle: launched now, or by an earlier attempt."""
         start_new_thread(_import_ahead, ())
         begun = send(do="agent-begin", key=self._run.key)
-        self._launch, self._label, self._given = begun["launch"], begun["label"], begun["given"]
+        self._launch, self._label, self._allowance = begun["launch"], begun["label"], begun["given"]
         self._handle = begun["handle"]
-        self._before = self._total = begun["used"]
+        self._used_before = self._total = begun["used"]
         ask = self._ask()
         find = can(self._adapter, "find")
         self._launching = True
@@ -113,7 +114,7 @@ class AgentDriver:
                 self._launch,
                 scope=self._run.job,
                 do=lambda: self._start(ask),
-                probe=(lambda: self._found(ask)) if find else None,
+                probe=(lambda: self._find_earlier(ask)) if find else None,
                 deadline=duration.show(self._request.seconds("deadline")),
                 settle=duration.show(self._adapter.lag),
             )
@@ -124,16 +125,16 @@ class AgentDriver:
         return self._handle
 
     def _ask(self) -> Ask:
-        vendors = self._request.nested
+        vendor_fields = self._request.nested
         ask = Ask(
             agent=self._request.agent,
             input=self._request.input,
-            fields={name: fact for name, fact in vendors.items() if name not in names.FIELDS},
+            fields={name: setting for name, setting in vendor_fields.items() if name not in names.FIELDS},
             labels={"nightlatch_run": self._run.run.lower(), "nightlatch_launch": self._label},
-            since=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.wall() - _LISTED)),
+            since=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.wall() - _SEARCHED_BACK)),
         )
-        model = str(vendors.get("priced_as") or self._request.agent)
-        return replace(ask, **limits(self._adapter, self._tariff, model, self._given))
+        model = str(vendor_fields.get("priced_as") or self._request.agent)
+        return replace(ask, **limits(self._adapter, self._tariff, model, self._allowance))
 
     def _start(self, ask: Ask) -> str:
         until = clock.now() + self._request.seconds("deadline")
@@ -144,17 +145,17 @@ class AgentDriver:
             except Unclear as error:
                 raise error.as_not_launched() from error
             self._record(self._last)
-        if clock.now() >= until:  # it was stopped meanwhile: a successor may have found nothing, and launched
+        if clock.now() >= until:  # we were stopped meanwhile: a successor may have found nothing, and launched
             raise NotLaunched("its time was over before the request was sent", 0.0)
         return self._adapter.launch(ask, self._handle)
 
-    def _found(self, ask: Ask) -> str | None:
+    def _find_earlier(self, ask: Ask) -> str | None:
         found = can(self._adapter, "find")(ask, self._handle)
         if found is UNKNOWN:
             raise Unclear("the vendor cannot tell")
         return None if found is None else str(found)
 
-    # ── watching it ──
+    # ── watching the agent ──
 
     def _watch(self) -> int:
         for pause in pauses(self._request.seconds("every"), os.urandom(1)[0] / 255):
@@ -169,8 +170,8 @@ class AgentDriver:
                 if seen.status in ENDED:
                     return self._ended(seen)
                 if seen.status == WAITING and not self._may_wait():
-                    return self._give_up(seen)
-                if unit := self._is_nearly_spent():
+                    return self._give_up_waiting(seen)
+                if unit := self._nearly_spent_unit():
                     return self._end(spent=unit)
             self._sleep(max(pause, later))
         raise AssertionError("unreachable")
@@ -181,25 +182,25 @@ class AgentDriver:
             print(f"nightlatch: the agent {self._handle} waits for: {self._last.waits_for}", file=sys.stderr)
         return clock.now() - self._waited_since < self._request.seconds("waits")
 
-    def _is_nearly_spent(self) -> str:
-        """The unit of which less is left than was used between the last polls: the next poll may be too late."""
-        for unit, given in self._given.items():
-            grown = sum(one.get(unit, 0.0) for one in self._grown)
+    def _nearly_spent_unit(self) -> str:
+        """A unit of which less is left than the last two polls added: the next may be too late. "" if there is none."""
+        for unit, given in self._allowance.items():
+            grown = sum(growth.get(unit, 0.0) for growth in self._growth)
             if grown and given - self._spent(unit) < grown:
                 return unit
         return ""
 
     def _spent(self, unit: str) -> float:
-        """What it has used of its allowance."""
-        return self._total.get(unit, 0.0) - self._before.get(unit, 0.0)
+        """What the agent has used of its allowance."""
+        return self._total.get(unit, 0.0) - self._used_before.get(unit, 0.0)
 
-    # ── how it ends ──
+    # ── how the agent ends ──
 
     def _ended(self, seen: Seen) -> int:
-        self._show(seen)
+        self._print_answer(seen)
         self._record(seen, ended=True)
-        if trouble := self._keep(seen):
-            # The launch is over and stays what it is: another try of the run fetches, and launches nothing.
+        if trouble := self._save_result(seen):
+            # The launch is recorded as ended: another attempt of the run only fetches the result.
             self._fail(f"its result could not be kept: {trouble}")
             return TRY_AGAIN
         if seen.status == SUCCEEDED:
@@ -213,50 +214,50 @@ class AgentDriver:
         self._fail(seen.reason or "it failed at the vendor")
         return exits.FAILED
 
-    def _give_up(self, seen: Seen) -> int:
+    def _give_up_waiting(self, seen: Seen) -> int:
         code = self._end()
         send(do="fail", reason=f"it waited for a person: {seen.waits_for or 'a decision'}", attention=True)
         return code
 
     def _end(self, *, spent: str = "") -> int:
-        """Cancel it and wait for proof; unless the next holder goes on with it."""
+        """Cancel the agent and wait for proof, unless the next holder goes on with it. Returns the exit code."""
         for signum in _ON_SIGNALS:
             signal.signal(signum, signal.SIG_IGN)
         try:
             why = send(do="why")["why"]
         except (Error, LeaseLost):
-            why = _LEAVE[0]  # without proof that the lease is ours, the agent is not ours to cancel
-        if not self._handle or self._last.status == PREPARED or why in _LEAVE:
+            why = _AGENT_GOES_ON[0]  # without proof that the lease is ours, the agent is not ours to cancel
+        if not self._handle or self._last.status == PREPARED or why in _AGENT_GOES_ON:
             return exits.TERMINATED
         seen, trouble = ending.end(self._adapter, self._handle, clock.now() + _PATIENCE, self._record)
         if seen is None:
             self._fail(f"the vendor did not confirm the end of {self._handle}: {trouble}")
             return exits.TERMINATED
-        self._show(seen)
+        self._print_answer(seen)
         refused = ""
         if spent:
-            given, used = self._given[spent], self._spent(spent)
+            given, used = self._allowance[spent], self._spent(spent)
             over = f"over by {used - given:g}" if used > given else "within it"
             refused = f"cancelled for its budget: {used:g} of {given:g} {spent} were used when it ended, {over}"
         self._record(seen, ended=True, refused=refused)
         return exits.TERMINATED
 
-    def _show(self, seen: Seen) -> None:
+    def _print_answer(self, seen: Seen) -> None:
         if seen.answer:
             print(seen.answer, flush=True)
 
-    def _keep(self, seen: Seen) -> str:
-        """Write its answer and its files to the workspace. Returns what went wrong."""
-        place = os.environ.get("NIGHTLATCH_WORKSPACE")
-        if not place or seen.status not in (SUCCEEDED, FAILED):
+    def _save_result(self, seen: Seen) -> str:
+        """Write the agent's answer and files to the workspace. Returns what went wrong; "" if nothing did."""
+        workspace = os.environ.get("NIGHTLATCH_WORKSPACE")
+        if not workspace or seen.status not in (SUCCEEDED, FAILED):
             return ""
         from pathlib import Path
 
         try:
             if seen.answer:
-                write_beneath(place, ["answer.md"], seen.answer.encode(errors="replace"))
+                write_beneath(workspace, ["answer.md"], seen.answer.encode(errors="replace"))
             if fetch := can(self._adapter, "fetch"):
-                folder = Path(place, "files")
+                folder = Path(workspace, "files")
                 folder.mkdir(exist_ok=True)
                 fetch(self._handle, folder)
         except Exception as error:  # noqa: BLE001 - any error of an adapter or a disk
@@ -275,11 +276,11 @@ class AgentDriver:
                 str(self._request.fields.get("priced_as") or seen.model or self._request.agent), seen.counts, wait=ended
             )
         total = {"tokens": float(counted(seen.counts))} | ({} if usd is None else {"usd": usd})
-        # A lower figure is an error: usage only grows.
+        # A figure lower than before is the vendor's error: usage only grows.
         total = {unit: max(amount, self._total.get(unit, 0.0)) for unit, amount in total.items()}
         moved = seen.steps > self._steps or total["tokens"] > self._total.get("tokens", 0.0)
         self._steps = max(self._steps, seen.steps)
-        vendors = {name: fact for name, fact in self._request.nested.items() if name not in names.FIELDS}
+        vendor_fields = {name: setting for name, setting in self._request.nested.items() if name not in names.FIELDS}
         send(
             do="agent",
             launch=self._launch,
@@ -289,7 +290,7 @@ class AgentDriver:
             status=seen.status,
             note=seen.waits_for or seen.reason,
             page=seen.page,
-            fields=light.dumps(vendors),
+            fields=light.dumps(vendor_fields),
             used=total,
             model=seen.model,
             answer=seen.answer[:1_000_000] if ended else "",
@@ -298,7 +299,7 @@ class AgentDriver:
             moved=moved,
         )
         grown = {unit: amount - self._total.get(unit, 0.0) for unit, amount in total.items()}
-        self._grown, self._total = [self._grown[1], grown], {**self._total, **total}
+        self._growth, self._total = [self._growth[1], grown], {**self._total, **total}
         self._last = seen
 
     def _log_trouble(self, trouble: str) -> None:
@@ -318,7 +319,7 @@ class AgentDriver:
     def _sleep(self, seconds: float) -> None:
         until = clock.now() + seconds
         while (left := until - clock.now()) > 0:
-            clock.sleep(left)  # at most a second
+            clock.sleep(left)  # sleeps for a second at most
 
 
 def main() -> None:

@@ -16,20 +16,21 @@ _CANCEL_AGAIN = 3.0  # seconds after an accepted cancel that has no visible effe
 
 
 def end(
-    adapter: Adapter, handle: str, until: float, seen: Callable[[Seen], None] = lambda _: None
+    adapter: Adapter, handle: str, until: float, report: Callable[[Seen], None] = lambda _: None
 ) -> tuple[Seen | None, str]:
-    """(as the vendor shows it ended, ""), or (None, why that is not known) at `until`, by the suspend-proof clock."""
+    """Returns (the ended agent as its vendor shows it, ""), or (None, why its end is not known) at `until`, by the
+    suspend-proof clock. `report` gets the result of every poll."""
     cancel_at, trouble = 0.0, "it goes on"
     while True:
         if clock.now() >= cancel_at:
             try:
                 adapter.cancel(handle)
                 cancel_at = clock.now() + _CANCEL_AGAIN
-            except Exception as error:  # noqa: BLE001 - any adapter's; it may have ended before, which polling shows
+            except Exception as error:  # noqa: BLE001 - any adapter's; if the agent ended before, polling shows it
                 trouble, cancel_at = str(error), clock.now() + max(getattr(error, "later", 0.0), _LOOK_EVERY)
         try:
             found = poll(adapter, handle)
-            seen(found)
+            report(found)
             if found.status in ENDED:
                 return found, ""
         except Unclear as error:

@@ -27,11 +27,9 @@ _STATUSES = {
     "cancelled": CANCELLED,
     "budget_exceeded": OVER_BUDGET,
 }
-
-
-_CAPPED = "antigravity"
-_MOST_PAGES = 1000
-_UNCAPPED = ("deep-research", "code-mender")  # Google enforces no cap on these: we poll their usage and cancel
+_CAPPED_TYPE = "antigravity"  # the only type of agent on which Google enforces a cap
+_MAX_PAGES = 1000
+_UNCAPPED_TYPES = ("deep-research", "code-mender")  # Nightlatch polls the usage of these, and cancels them
 
 
 class Google:
@@ -48,19 +46,19 @@ class Google:
         body: dict[str, Any] = {
             "agent": ask.agent, "input": ask.input, "background": True, "store": True, "labels": dict(ask.labels),
         }  # fmt: skip
-        if ask.tokens is not None and _kind(ask) == _CAPPED:
+        if ask.tokens is not None and _kind(ask) == _CAPPED_TYPE:
             # In this vendor's JSON a 64-bit number is a string.
-            body["agent_config"] = {"type": _CAPPED, "max_total_tokens": str(ask.tokens)}
+            body["agent_config"] = {"type": _CAPPED_TYPE, "max_total_tokens": str(ask.tokens)}
         return self._client.launched("/v1/interactions", merged(body, ask.fields))
 
     def poll(self, handle: str) -> Seen:
         found = self._client.get(f"/v1/interactions/{quoted(handle)}", {"stream": "false"})
-        word, usage, steps = str(found.get("status")), found.get("usage") or {}, found.get("steps") or []
-        status = _STATUSES.get(word, RUNNING)
+        state, usage, steps = str(found.get("status")), found.get("usage") or {}, found.get("steps") or []
+        status = _STATUSES.get(state, RUNNING)
         cached, tools = (int(usage.get(f"total_{kind}_tokens") or 0) for kind in ("cached", "tool_use"))
         return Seen(
             status=status,
-            reason=_reason(word, found),
+            reason=_reason(state, found),
             waits_for=_wanted(steps) if status == WAITING else "",
             steps=len(steps),
             counts={
@@ -76,17 +74,17 @@ class Google:
         self._client.post(f"/v1/interactions/{quoted(handle)}/cancel")
 
     def fetch(self, handle: str, folder: Path) -> None:
-        """Every file of its environment, if it has one."""
+        """Save every file of the agent's environment, if it has one, in `folder`."""
         environment = self._client.get(f"/v1/interactions/{quoted(handle)}", {"stream": "false"}).get("environment_id")
         if not environment:
             return
-        place, query = f"/v1/environments/{quoted(str(environment))}/files/", {"recursive": "true"}
-        for _ in range(_MOST_PAGES):
-            reply = self._client.get(place, query)
+        files_path, query = f"/v1/environments/{quoted(str(environment))}/files/", {"recursive": "true"}
+        for _ in range(_MAX_PAGES):
+            reply = self._client.get(files_path, query)
             for file in reply.get("files") or ():
                 if file.get("type") == "file":
                     path = "/".join(map(quoted, str(file["path"]).strip("/").split("/")))
-                    save(folder, str(file["path"]), path, self._client.content(f"{place}{path}?alt=media"))
+                    save(folder, str(file["path"]), path, self._client.content(f"{files_path}{path}?alt=media"))
             following = reply.get("next_page_token")
             if not following:
                 return
@@ -95,34 +93,33 @@ class Google:
 
 
 def _kind(ask: Ask) -> str:
-    """The type of the agent's configuration. Only one type has a cap: under a budget, an agent of unknown type is not
-    launched."""
-    given = ask.fields.get("agent_config")
-    if isinstance(given, dict) and given.get("type"):
-        return str(given["type"])
-    for kind in (_CAPPED, *_UNCAPPED):
+    """The agent's type. Under a budget, an agent of unknown type is not launched: Google may enforce no cap on it."""
+    config = ask.fields.get("agent_config")
+    if isinstance(config, dict) and config.get("type"):
+        return str(config["type"])
+    for kind in (_CAPPED_TYPE, *_UNCAPPED_TYPES):
         if ask.agent.startswith(kind):
             return kind
     raise NotLaunched(
         f"nothing was launched: we do not know whether Google can enforce a budget for the agent {ask.agent}. Name its "
-        f"type: --set agent_config.type={_CAPPED} (Google enforces it), or another type, such as dynamic (Nightlatch "
-        f"polls its usage, and cancels it when it is over budget)"
+        f"type: --set agent_config.type={_CAPPED_TYPE} (Google enforces it), or another type, such as dynamic "
+        f"(Nightlatch polls its usage, and cancels it when it is over budget)"
     )
 
 
-def _reason(word: str, found: dict[str, Any]) -> str:
-    if word not in _STATUSES:
-        return f"a state that is not known here: {word}"
-    if _STATUSES[word] != FAILED:
+def _reason(state: str, found: dict[str, Any]) -> str:
+    if state not in _STATUSES:
+        return f"a state that is not known here: {state}"
+    if _STATUSES[state] != FAILED:
         return ""
     errors = [str(error.get("message") or error.get("code") or "") for error in found.get("errors") or ()]
-    return "; ".join(filter(None, errors)) or word
+    return "; ".join(filter(None, errors)) or state
 
 
 def _answer(steps: list[dict[str, Any]]) -> str:
     """The text of the last output."""
-    made = [step for step in steps if step.get("type") == "model_output"]
-    blocks = made[-1].get("content") or () if made else ()
+    outputs = [step for step in steps if step.get("type") == "model_output"]
+    blocks = outputs[-1].get("content") or () if outputs else ()
     return "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
 
 

@@ -1,4 +1,4 @@
-"""One request to a vendor over HTTP/1.1: never repeated or redirected; its failures differ by what they prove.
+"""One request to a vendor over HTTP/1.1: never repeated or redirected; its errors say what they prove.
 
 One deadline covers the whole exchange, so a reply that trickles in cannot delay it. Why not an SDK: they take seconds
 to import, and repeat launches. Why not http.client: it loads the email package, and its timeout restarts with every
@@ -17,26 +17,27 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-_REFUSALS = range(400, 500)
+_CLIENT_ERRORS = range(400, 500)
 _OVERLOADED = (503, 529)  # in the vendor's own format these mean that the work was not begun
-_LONGEST = 50_000_000  # bytes of a reply
-_LONGEST_HEAD = 100_000
+_MAX_REPLY = 50_000_000  # bytes of a reply
+_MAX_HEAD = 100_000
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
 
 
 class HttpError(Unclear):
     """The vendor answered with an error."""
 
-    def __init__(self, status: int, message: str, later: float, own: bool) -> None:
+    def __init__(self, status: int, message: str, later: float, from_vendor: bool) -> None:
         super().__init__(message, later)
         self.status = status
-        self.own = own  # in the vendor's format: not from a proxy in between
-
+        self.from_vendor = from_vendor  # its body has the vendor's format, so it is not a proxy's
         self.is_permanent = not retry.http_worth_another(status)
 
     @property
     def proves_nothing_was_done(self) -> bool:
-        return (self.status in _REFUSALS and self.status != 408) or (self.status in _OVERLOADED and self.own)
+        return (self.status in _CLIENT_ERRORS and self.status != 408) or (
+            self.status in _OVERLOADED and self.from_vendor
+        )
 
 
 class NeverSent(Unclear):
@@ -47,17 +48,17 @@ def quoted(text: str) -> str:
     """Escaped as one segment of a path or query, so that a handle cannot address anything else."""
     if text in (".", ".."):
         return text.replace(".", "%2E")
-    return "".join(one if one in _UNRESERVED else "".join(f"%{b:02X}" for b in one.encode()) for one in text)
+    return "".join(char if char in _UNRESERVED else "".join(f"%{b:02X}" for b in char.encode()) for char in text)
 
 
 class VendorClient:
     def __init__(self, base: str, headers: Mapping[str, str], timeout: float = 30.0) -> None:
         scheme, _, rest = base.partition("://")
-        place, slash, path = rest.partition("/")
-        host, colon, port = place.rpartition(":") if place.rpartition("]")[2].count(":") else (place, "", "")
-        if scheme not in ("http", "https") or not host or (colon and not port.isdecimal()) or "@" in place:
+        netloc, slash, path = rest.partition("/")
+        host, colon, port = netloc.rpartition(":") if netloc.rpartition("]")[2].count(":") else (netloc, "", "")
+        if scheme not in ("http", "https") or not host or (colon and not port.isdecimal()) or "@" in netloc:
             raise UsageError(f"{base!r} is not the address of an API: write it as in https://api.example.com/v1")
-        self._secure, self._place, self._host = scheme == "https", place, host.strip("[]")
+        self._secure, self._netloc, self._host = scheme == "https", netloc, host.strip("[]")
         self._port = int(port) if port else 443 if self._secure else 80
         self._path, self._headers, self._timeout = (slash + path).rstrip("/"), headers, timeout
         for name, text in headers.items():
@@ -65,8 +66,8 @@ class VendorClient:
                 raise UsageError(f"the key for {host} cannot be sent as {name}: it is not plain ASCII text")
 
     def get(self, path: str, query: Mapping[str, str] | None = None) -> Any:
-        words = "&".join(f"{quoted(name)}={quoted(text)}" for name, text in (query or {}).items())
-        return self._json("GET", path + ("?" + words if words else ""), None)
+        encoded = "&".join(f"{quoted(name)}={quoted(text)}" for name, text in (query or {}).items())
+        return self._json("GET", path + ("?" + encoded if encoded else ""), None)
 
     def post(self, path: str, body: object = None) -> Any:
         return self._json("POST", path, body)
@@ -105,32 +106,34 @@ class VendorClient:
     def _request(self, method: str, path: str, data: bytes | None) -> bytes:
         until = clock.now() + self._timeout
         try:
-            connection = self._connected(until)
+            connection = self._connect(until)
         except OSError as error:
             raise NeverSent(f"{self._host} cannot be reached: {error}") from error
-        headers = {"Host": self._place, "Accept": "application/json", "Accept-Encoding": "identity", **self._headers}
+        headers = {"Host": self._netloc, "Accept": "application/json", "Accept-Encoding": "identity", **self._headers}
         if method == "POST":
             headers |= {"Content-Type": "application/json", "Content-Length": str(len(data or b""))}
         lines = [f"{method} {self._path}{path} HTTP/1.1", "Connection: close"]
         lines += [f"{name}: {text}" for name, text in headers.items()]
         try:
             connection.sendall("\r\n".join((*lines, "", "")).encode() + (data or b""))
-            status, found, content = _reply(_Received(connection, until))
+            status, reply_headers, content = _reply(_Received(connection, until))
         except (OSError, ValueError) as error:
             raise Unclear(f"{self._host} did not answer: {type(error).__name__} {error}".rstrip()) from error
         finally:
             connection.close()
         if 200 <= status < 300:
             return content
-        message, own = _message(content)
+        message, from_vendor = _message(content)
         if 300 <= status < 400:
             message = "it points to another address, where your key is not sent"
-        raise HttpError(status, f"HTTP {status}{': ' if message else ''}{message}", _later(found), own)
+        raise HttpError(
+            status, f"HTTP {status}{': ' if message else ''}{message}", _retry_after(reply_headers), from_vendor
+        )
 
-    def _connected(self, until: float) -> Any:
+    def _connect(self, until: float) -> Any:
         sockets = light.sockets
         host = self._host.encode("ascii" if self._host.isascii() else "idna")
-        trouble: OSError | None = None
+        failure: OSError | None = None
         for family, kind, protocol, _, address in sockets.getaddrinfo(host, self._port, 0, sockets.SOCK_STREAM):
             connection = self._socket(family, kind, protocol)
             connection.settimeout(max(until - clock.now(), 0.001))
@@ -143,8 +146,8 @@ class VendorClient:
                 return ssl.create_default_context().wrap_socket(connection, server_hostname=self._host)
             except OSError as error:
                 connection.close()
-                trouble = error
-        raise trouble or OSError(f"{self._host} has no address")
+                failure = error
+        raise failure or OSError(f"{self._host} has no address")
 
     def _socket(self, *kind: int) -> Any:
         if not self._secure:
@@ -155,13 +158,13 @@ class VendorClient:
 
 
 class _Received:
-    """The bytes of a reply."""
+    """The bytes of a reply, until a deadline."""
 
     def __init__(self, connection: Any, until: float) -> None:
         self._connection, self._until, self._rest = connection, until, b""
 
     def more(self) -> bytes:
-        """What comes next; b"" at the end."""
+        """The next bytes; b"" at the end."""
         if self._rest:
             rest, self._rest = self._rest, b""
             return rest
@@ -172,6 +175,7 @@ class _Received:
         return bytes(self._connection.recv(1 << 16))
 
     def until(self, end: bytes, most: int) -> bytes:
+        """The bytes before `end`."""
         found = b""
         while end not in found:
             more = self.more()
@@ -203,7 +207,7 @@ def _reply(received: _Received) -> tuple[int, dict[str, str], bytes]:
     """(status, headers, content)"""
     status = 100
     while 100 <= status < 200:  # an interim reply: the real one follows
-        first, *lines = received.until(b"\r\n\r\n", _LONGEST_HEAD).decode("latin-1").split("\r\n")
+        first, *lines = received.until(b"\r\n\r\n", _MAX_HEAD).decode("latin-1").split("\r\n")
         status = int(first.split(" ", 2)[1]) if first.startswith("HTTP/1.") and " " in first else -1
         if status < 100:
             raise ValueError("its reply is not HTTP")
@@ -217,8 +221,8 @@ def _reply(received: _Received) -> tuple[int, dict[str, str], bytes]:
     content = bytearray()
     for part in parts:
         content += part
-        if len(content) > _LONGEST:
-            raise ValueError(f"its reply is longer than {_LONGEST:,} bytes")
+        if len(content) > _MAX_REPLY:
+            raise ValueError(f"its reply is longer than {_MAX_REPLY:,} bytes")
     return status, headers, bytes(content)
 
 
@@ -231,7 +235,7 @@ def _message(content: bytes) -> tuple[str, bool]:
         return "", False
 
 
-def _later(headers: Mapping[str, str]) -> float:
+def _retry_after(headers: Mapping[str, str]) -> float:
     try:
         return retry.retry_after_seconds(headers.get("retry-after") or "0", clock.wall())
     except (ValueError, TypeError, OverflowError):

@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from .seam import Adapter
 
 
-def limits(adapter: Adapter, tariff: Tariff, model: str, given: Mapping[str, float]) -> dict[str, Any]:
-    """The `usd` and `tokens` of an `Ask`: what the vendor itself can enforce. Raises if we cannot compute that: an
-    agent must not be launched without a cap that its vendor could enforce."""
-    for unit, amount in given.items():
+def limits(adapter: Adapter, tariff: Tariff, model: str, allowance: Mapping[str, float]) -> dict[str, Any]:
+    """The `usd` and `tokens` of an `Ask`: the caps that the vendor itself can enforce. Raises if such a cap cannot be
+    computed: without it the agent must not be launched."""
+    for unit, amount in allowance.items():
         if amount <= 0:
             raise OverBudget(f"nothing is left of the budget in {unit}: nothing is launched")
-    usd, tokens = given.get("usd"), given.get("tokens")
-    found: dict[str, Any] = {}
+    usd, tokens = allowance.get("usd"), allowance.get("tokens")
+    enforced: dict[str, Any] = {}
     if usd is not None and "usd" in adapter.budgets:
-        found["usd"] = usd
+        enforced["usd"] = usd
     elif usd is not None and adapter.budgets:
         affordable = tariff.tokens(model, usd, output="output" in adapter.budgets)
         if affordable is None:
@@ -34,5 +34,5 @@ def limits(adapter: Adapter, tariff: Tariff, model: str, given: Mapping[str, flo
     if tokens is not None and {"tokens", "output"} & set(adapter.budgets):
         if tokens < 1:
             raise OverBudget("what is left of the budget does not pay for a token: nothing is launched")
-        found["tokens"] = int(tokens)
-    return found
+        enforced["tokens"] = int(tokens)
+    return enforced

@@ -44,12 +44,12 @@ class OpenAI:
 
     def poll(self, handle: str) -> Seen:
         found = self._client.get(f"/responses/{quoted(handle)}")
-        word, usage, output = str(found.get("status")), found.get("usage") or {}, found.get("output") or []
+        state, usage, output = str(found.get("status")), found.get("usage") or {}, found.get("output") or []
         details = usage.get("input_tokens_details") or {}
         cached, written = int(details.get("cached_tokens") or 0), int(details.get("cache_write_tokens") or 0)
         return Seen(
-            status=_STATUSES.get(word, RUNNING),
-            reason=_reason(word, found),
+            status=_STATUSES.get(state, RUNNING),
+            reason=_reason(state, found),
             steps=len(output),
             counts={
                 price.INPUT: int(usage.get("input_tokens") or 0) - cached - written,
@@ -66,12 +66,12 @@ class OpenAI:
         self._client.post(f"/responses/{quoted(handle)}/cancel")
 
 
-def _reason(word: str, found: dict[str, Any]) -> str:
-    if word not in _STATUSES:
-        return f"a state that is not known here: {word}"
-    if word == "incomplete":
+def _reason(state: str, found: dict[str, Any]) -> str:
+    if state not in _STATUSES:
+        return f"a state that is not known here: {state}"
+    if state == "incomplete":
         return f"incomplete: {(found.get('incomplete_details') or {}).get('reason') or 'no reason given'}"
-    return str((found.get("error") or {}).get("message") or word) if word == "failed" else ""
+    return str((found.get("error") or {}).get("message") or state) if state == "failed" else ""
 
 
 def _answer(output: list[dict[str, Any]]) -> str:

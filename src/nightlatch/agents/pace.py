@@ -1,4 +1,4 @@
-"""When to poll: soon at first, then less and less often; agents that were launched together are polled apart."""
+"""When to poll: soon at first, then less and less often; agents launched together are polled at different times."""
 
 from __future__ import annotations
 

@@ -22,11 +22,11 @@ class Tariff:
 
     def __init__(self, vendor: str) -> None:
         self._vendor = vendor
-        self._known: dict[str, Price | None] = {}
-        self._looking: dict[str, Popen[bytes]] = {}
+        self._prices: dict[str, Price | None] = {}
+        self._lookups: dict[str, Popen[bytes]] = {}
 
     def usd(self, model: str, counts: Mapping[str, int], *, wait: bool) -> float | None:
-        """None if the model has no price, or, without `wait`, if the lookup has not finished."""
+        """What the tokens cost; None if the model has no price, or, without `wait`, if the lookup has not finished."""
         found = self.find(model, wait=wait)
         return None if found is None else sum(found.cost(counts).values()) / price.DOLLAR
 
@@ -37,22 +37,22 @@ class Tariff:
         return int(usd * price.DOLLAR * price.MILLION / dearest) if dearest else None
 
     def find(self, model: str, *, wait: bool = True) -> Price | None:
-        if model in self._known or not self._vendor or not model:
-            return self._known.get(model)
-        process = self._looking.get(model) or self._look_up(model)
+        if model in self._prices or not self._vendor or not model:
+            return self._prices.get(model)
+        process = self._lookups.get(model) or self._look_up(model)
         if not wait and process.poll() is None:
             return None
         rates = light.loads(process.communicate(timeout=_PATIENCE)[0] or b"null")
         prices = {kind: tuple((above, rate) for above, rate in tiers) for kind, tiers in (rates or {}).items()}
-        self._known[model] = Price(model=model, rates=prices) if prices else None
-        return self._known[model]
+        self._prices[model] = Price(model=model, rates=prices) if prices else None
+        return self._prices[model]
 
     def _look_up(self, model: str) -> Popen[bytes]:
         import subprocess
 
         words = [sys.executable, "-P", "-m", __name__, self._vendor, model]
-        self._looking[model] = made = subprocess.Popen(words, stdout=subprocess.PIPE)
-        return made
+        self._lookups[model] = process = subprocess.Popen(words, stdout=subprocess.PIPE)
+        return process
 
 
 def main(vendor: str, model: str) -> None:

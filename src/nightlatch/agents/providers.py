@@ -13,26 +13,26 @@ if TYPE_CHECKING:
 
     from .seam import Adapter
 
-_OURS = {
+_ADAPTERS = {
     "anthropic": ".anthropic:Anthropic",
     "google": ".google:Google",
     "openai": ".openai:OpenAI",
     "command": ".command:CommandAdapter",
 }
-assert tuple(_OURS) == OWN
+assert tuple(_ADAPTERS) == OWN
 
 
 def load(provider: str, fields: Mapping[str, Any]) -> Adapter:
-    """The adapter, made with the vendor's fields of an ask."""
-    module, _, name = _OURS.get(provider, provider).partition(":")
+    """The provider's adapter, made with the fields that Nightlatch does not read itself."""
+    module, _, name = _ADAPTERS.get(provider, provider).partition(":")
     if not name:
         raise UsageError(
             f"there is no provider {provider!r}: use {', '.join(OWN)}, or an adapter of yours, package.module:Name"
         )
     try:
         level = len(module) - len(module.lstrip("."))
-        made = getattr(__import__(module.lstrip("."), globals(), None, [name], level), name)
+        adapter_class = getattr(__import__(module.lstrip("."), globals(), None, [name], level), name)
     except (ImportError, AttributeError) as error:
         raise UsageError(f"the provider {provider} cannot be loaded: {error}") from None
-    adapter: Adapter = made(without(fields, *FIELDS))
+    adapter: Adapter = adapter_class(without(fields, *FIELDS))
     return adapter

@@ -1,6 +1,6 @@
 """The seam to a vendor: what an adapter gets, what it returns, and its five verbs.
 
-    prepare(ask) → handle             optional; starts no work, and is harmless if it is done twice
+    prepare(ask) → handle             optional; starts no work, and may be repeated
     launch(ask, handle) → handle      one request, never repeated; this is what starts work
     find(ask, handle) → handle        after a lost reply: the launch's handle, None if there is none, or UNKNOWN
     poll(handle) → Seen
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     class Adapter(Protocol):
         lag: ClassVar[float]  # seconds until a launch is sure to show in the vendor's replies
-        vendor: ClassVar[str]  # as prices name it; "" if it always reports usd
+        vendor: ClassVar[str]  # its name in price lists; "" if the vendor always reports usd
         budgets: ClassVar[tuple[str, ...]]  # units in which the vendor itself can enforce a cap
 
         def launch(self, ask: Ask, handle: str) -> str: ...
@@ -44,7 +44,7 @@ class _Unknown:
         return "UNKNOWN"
 
 
-_MOST = 1e15  # no figure of a vendor is higher
+_HIGHEST = 1e15  # a higher figure is a vendor's error
 UNKNOWN = _Unknown()  # `find` is not certain
 
 
@@ -57,9 +57,9 @@ class NotLaunched(NotDone):
 
 
 class Unclear(Exception):
-    """A vendor's reply is missing or proves nothing. `later`: seconds that it asked to wait."""
+    """A vendor's reply is missing or proves nothing. `later`: seconds that the vendor asked us to wait."""
 
-    is_permanent = False  # the same request would fail again
+    is_permanent = False  # True: the same request would fail again
 
     def __init__(self, message: str, later: float = 0.0) -> None:
         super().__init__(message)
@@ -72,7 +72,7 @@ class Unclear(Exception):
 
 @value(frozen=True, kw_only=True)
 class Ask:
-    """What to launch. `fields` are the vendor's own, by its own names."""
+    """What to launch. `fields` go into the vendor's request, under its own names."""
 
     agent: str
     input: str
@@ -99,7 +99,7 @@ class Seen:
 
 
 def can(adapter: Adapter, verb: str) -> Any:
-    """An optional verb of an adapter: prepare, find, fetch, every; None if it has none."""
+    """An optional verb of an adapter: prepare, find, fetch, every; None if the adapter lacks it."""
     return getattr(adapter, verb, None)
 
 
@@ -113,9 +113,9 @@ def poll(adapter: Adapter, handle: str) -> Seen:
         usd = None if seen.usd is None else float(seen.usd)
         return replace(
             seen,
-            steps=_whole(seen.steps),
-            usd=usd if usd is None or 0.0 <= usd <= _MOST else 0.0,
-            counts={kind: _whole(count) for kind, count in seen.counts.items()},
+            steps=_plausible(seen.steps),
+            usd=usd if usd is None or 0.0 <= usd <= _HIGHEST else 0.0,
+            counts={kind: _plausible(count) for kind, count in seen.counts.items()},
         )
     except Unclear:
         raise
@@ -123,5 +123,5 @@ def poll(adapter: Adapter, handle: str) -> Seen:
         raise Unclear(f"its answer is not understood: {type(error).__name__} {error}") from error
 
 
-def _whole(figure: int) -> int:
-    return int(figure) if 0 <= figure <= _MOST else 0
+def _plausible(figure: int) -> int:
+    return int(figure) if 0 <= figure <= _HIGHEST else 0

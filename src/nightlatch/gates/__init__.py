@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class GateKind:
-    """A kind of gate: one row of `KINDS`, and a module with its class, whose `from_url` opens a registered gate."""
+    """A kind of gate: its URL schemes, and the module and name of its class, whose `from_url` opens a gate by URL."""
 
     def __init__(
         self, *schemes: str, module: str, name: str, on_disk: bool = False, published_to: bool = False
     ) -> None:
-        """`on_disk`: its URL names the machine whose disk it is on. `published_to`: a target of `nightlatch publish`;
-        its class then has `publish`, `release`, `takes_folders` and `keeps_releases`."""
+        """`on_disk`: the URL names the machine whose disk the target is on. `published_to`: a target of
+        `nightlatch publish`; the class then has `publish`, `release`, `takes_folders` and `keeps_releases`."""
         self.schemes, self.module, self.name = schemes, module, name
         self.on_disk, self.published_to = on_disk, published_to
 
@@ -53,10 +53,10 @@ __all__ = ["File", "Folder", "Git", "Object", "Sql", "at", "open"]
 
 def kind_of(url: str) -> GateKind | None:
     """The kind of gate that a URL names; None for anything else, such as a path."""
-    first, plus, _ = url.partition("+")  # git+origin#main has no colon
-    scheme, colon, _ = url.partition(":")
-    named = first if plus and len(first) < len(scheme) else scheme if colon else ""
-    return next((kind for kind in KINDS if named in kind.schemes), None)
+    before_plus, plus, _ = url.partition("+")  # git+origin#main has no colon
+    before_colon, colon, _ = url.partition(":")
+    scheme = before_plus if plus and len(before_plus) < len(before_colon) else before_colon if colon else ""
+    return next((kind for kind in KINDS if scheme in kind.schemes), None)
 
 
 def open(url: str) -> Gate:

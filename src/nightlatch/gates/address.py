@@ -22,7 +22,7 @@ def unwritable(path: str, error: OSError) -> GateUnreachable:
 
 
 def to_path(url: str) -> str:
-    """The path on this machine. Raises `UsageError` if it is on another machine's disk."""
+    """The path that a URL names. Raises `UsageError` if it is on another machine's disk."""
     machine, slash, path = url.partition("://")[2].partition("/")
     if machine not in ("", identity.machine()):
         raise UsageError(f"{url} is on the disk of another machine ({machine[:8]}): run this there")

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     Version = dict[str, str]  # what a conditional put names: the ETag, or what the store has instead
 
-_PARTS = {"s3": 1, "gs": 1, "az": 2}  # leading parts of the path that name the bucket; Azure: account and container
+# How many parts at the start of the path name the bucket. Azure: account and container.
+_BUCKET_PARTS = {"s3": 1, "gs": 1, "az": 2}
 _ENDPOINTS = {
     "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
     "gs": ("GOOGLE_BASE_URL",),
@@ -31,12 +32,13 @@ _CREDENTIALS = {
     "gs": "GOOGLE_SERVICE_ACCOUNT (the path of a key file)",
     "az": "AZURE_STORAGE_ACCOUNT_KEY",
 }
-_METADATA = (
+# An error that names one of these: no credentials were set, so the client asked a cloud machine's metadata service.
+_METADATA_PATHS = (
     "/latest/api/token",
     "/latest/meta-data",
     "/metadata/identity",
     "computeMetadata",
-)  # a cloud's own machines
+)
 _TIMEOUT = timedelta(seconds=30)  # for one request; a large payload is sent in several
 
 
@@ -46,22 +48,22 @@ class Bucket:
     def __init__(self, url: str) -> None:
         plain, _, query = checks.text(url, "an object's URL").partition("?")
         scheme, _, path = plain.partition("://")
-        leading = _PARTS.get(scheme, 0)
+        leading = _BUCKET_PARTS.get(scheme, 0)
         parts = path.split("/", leading)
         if not leading or not all(parts) or len(parts) <= leading or parts[-1].endswith("/"):
             raise UsageError(
                 f"{url!r} does not name an object: write s3://bucket/key, gs://bucket/key or az://account/box/key"
             )
         self.key = parts[-1]
-        self._where = f"{scheme}://{'/'.join(parts[:-1])}"
+        self._bucket_url = f"{scheme}://{'/'.join(parts[:-1])}"
         self._options = dict(parse_qsl(query, keep_blank_values=True))
         if self._options.keys() - ({"endpoint", "region"} if scheme == "s3" else {"endpoint"}):
             raise UsageError(f"{url!r}: options are ?endpoint=URL, and for s3:// &region=NAME")
         if "endpoint" not in self._options:
             found = next((os.environ[name] for name in _ENDPOINTS[scheme] if os.environ.get(name)), None)
             self._options |= {"endpoint": found} if found else {}
-        tail = "&".join(f"{name}={quote(text, safe=':/')}" for name, text in sorted(self._options.items()))
-        self.url = plain + (f"?{tail}" if tail else "")
+        options = "&".join(f"{name}={quote(text, safe=':/')}" for name, text in sorted(self._options.items()))
+        self.url = plain + (f"?{options}" if options else "")
         self._opened: Any = None
 
     def get(self, path: str) -> tuple[bytes, Version] | None:
@@ -76,7 +78,7 @@ class Bucket:
             raise self._unreachable(error) from error
 
     def swap(self, path: str, content: bytes, version: Version | None) -> bool:
-        """Put it if the object still has this version (None: it must not exist). False: it has changed."""
+        """Put the content if the object still has this version (None: if none exists). False if it has changed."""
         store, obstore, errors = self._open()
         try:
             obstore.put(store, path, content, mode=version or "create")
@@ -87,7 +89,7 @@ class Bucket:
             raise self._unreachable(error) from error
 
     def put(self, path: str, content: bytes | BinaryIO, kind: str) -> None:
-        """Put a payload under a key that is random, so nobody else has it; in parts if it is large."""
+        """Put a payload, in parts if it is large. It needs no condition: its key is random, and nobody else's."""
         store, obstore, errors = self._open()
         try:
             obstore.put(store, path, content, attributes={"Content-Type": kind})
@@ -95,7 +97,7 @@ class Bucket:
             raise self._unreachable(error) from error
 
     def discard(self, path: str) -> None:
-        """Delete an object that nothing points to. If that fails it stays, and only costs some storage."""
+        """Delete an object that nothing points to. If that fails, it only costs some storage."""
         store, obstore, errors = self._open()
         try:
             obstore.delete(store, path)
@@ -111,15 +113,15 @@ class Bucket:
             raise self._unreachable(error) from error
 
     def probe(self, path: str) -> None:
-        """Raise if the store ignores preconditions: there every racer would believe that it won."""
+        """Raise if the store ignores the conditions of a put: every writer in a race would believe that it won."""
         try:
-            kept = self.swap(path, b"1", None) and not self.swap(path, b"2", None)
+            honoured = self.swap(path, b"1", None) and not self.swap(path, b"2", None)
             first = self.get(path)
-            kept = kept and first is not None and self.swap(path, b"3", first[1])
-            kept = kept and first is not None and not self.swap(path, b"4", first[1])
+            honoured = honoured and first is not None and self.swap(path, b"3", first[1])
+            honoured = honoured and first is not None and not self.swap(path, b"4", first[1])
         finally:
             self.discard(path)
-        if not kept:
+        if not honoured:
             raise GateUnreachable(
                 f"{self.url} cannot be gated: this store ignores the conditions of a put (If-Match, If-None-Match), so "
                 f"the token cannot be verified in one step with the write. Nothing was written. Use a store or a "
@@ -150,19 +152,19 @@ class Bucket:
 
     def _client(self) -> tuple[str, dict[str, str]]:
         """URL and options as obstore names them: Azure's account is an option, and Google's endpoint a `base_url`."""
-        scheme, _, path = self._where.partition("://")
+        scheme, _, path = self._bucket_url.partition("://")
         if scheme == "az":
             account, _, container = path.partition("/")
             return f"az://{container}", {"account_name": account, **self._options}
         if scheme == "gs":
-            return self._where, {"base_url": self._options["endpoint"]} if self._options else {}
-        return self._where, self._options
+            return self._bucket_url, {"base_url": self._options["endpoint"]} if self._options else {}
+        return self._bucket_url, self._options
 
     def _unreachable(self, error: Exception) -> GateUnreachable:
         reason = str(error).partition("\n\nDebug source")[0]
         if "NoSuchBucket" in reason:
-            reason, advice = f"{self._where} does not exist", "Create the bucket, or name another"
-        elif any(path in reason for path in _METADATA):  # without credentials it asks the machine for some
+            reason, advice = f"{self._bucket_url} does not exist", "Create the bucket, or name another"
+        elif any(path in reason for path in _METADATA_PATHS):
             names = _CREDENTIALS[self.url.partition("://")[0]]
             reason, advice = "there are no credentials for it in the environment", f"Set {names}, then try again"
         elif type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError"):

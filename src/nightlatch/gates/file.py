@@ -22,7 +22,7 @@ _CHUNK = 1 << 20
 
 
 class File(OnDisk):
-    """The file at `path`, replaced as a whole: a reader finds the old or the new, never a part.
+    """The file at `path`, replaced as a whole: a reader finds the old content or the new, never a part.
 
         with nightlatch.lease("report", gates=[out := gates.File("out.html")]) as lease:
             out.write(lease, html)
@@ -32,8 +32,8 @@ class File(OnDisk):
     the umask. A symbolic link is followed: what it points to is replaced. Hard links to the old file
     keep the old content, and extended attributes are not carried over.
 
-    The marks are kept beside it in `.NAME.nightlatch/`. A program that writes to the file without the gate is not
-    kept out. A file on one machine's disk is sealed only by holders on that machine, since no other can write to it.
+    The marks are kept beside the file in `.NAME.nightlatch/`. A program that writes to the file without the gate is
+    not kept out. Only holders on the file's machine seal it, since no other machine can write to it.
     """
 
     SCHEME = "file"
@@ -48,8 +48,8 @@ class File(OnDisk):
         self._put(bearer, iter((content.encode() if isinstance(content, str) else content,)), 0o666, "")
 
     def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str] | int, *, digest: str = "") -> None:
-        """Replace the file with a copy of `source`, a path or an open file. Its sha256, if given, is remembered with
-        the mark, so that the next holder can find out whether this publish has landed."""
+        """Replace the file with a copy of `source`, a path or an open file. `digest`, the sha256 of `source`, is
+        remembered with the mark, so that the next holder can find out whether this publish has landed."""
         try:
             fd = os.dup(source) if isinstance(source, int) else os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
@@ -65,11 +65,11 @@ class File(OnDisk):
 
     def _put(self, bearer: Bearer | Mark, content: Iterator[bytes], mode: int, digest: str) -> None:
         mark, by = present(self, bearer)
-        old = self._old()
+        old = self._replaced()
         temporary = self._marks.new_path()
         try:
             with self._marks.explain_errors():
-                inode = _fill(temporary, content, mode, old)
+                inode = _write_new(temporary, content, mode, old)
             with self._marks.locked():
                 self._marks.admit(mark, by)
                 self._marks.note_landing(mark, digest, inode)
@@ -80,10 +80,11 @@ class File(OnDisk):
             raise
 
     def release(self) -> str:
-        """A file keeps no releases."""
+        """Always "": a file keeps no releases."""
         return ""
 
-    def _old(self) -> os.stat_result | None:
+    def _replaced(self) -> os.stat_result | None:
+        """The status of the file to replace; None if there is none."""
         try:
             old = os.stat(self.path)
         except FileNotFoundError:
@@ -98,35 +99,35 @@ class File(OnDisk):
 
 
 def _followed(path: str) -> str:
-    """The path with links resolved, except a last part that a folder gate made: its marks are beside the link."""
+    """The path with links resolved, but not a folder gate's own link at its end: the marks are beside that link."""
     parent, name = os.path.split(os.path.abspath(path))
-    here = os.path.join(os.path.realpath(parent), name)
-    is_folders = os.path.islink(here) and os.path.dirname(os.readlink(here)) == f"{name}.releases"
-    return here if is_folders else os.path.realpath(path)
+    unresolved = os.path.join(os.path.realpath(parent), name)
+    is_folder_gate = os.path.islink(unresolved) and os.path.dirname(os.readlink(unresolved)) == f"{name}.releases"
+    return unresolved if is_folder_gate else os.path.realpath(path)
 
 
-def _fill(path: str, content: Iterator[bytes], mode: int, old: os.stat_result | None) -> str:
+def _write_new(path: str, content: Iterator[bytes], mode: int, old: os.stat_result | None) -> str:
     """Write a new file and flush it; returns its inode. The kernel applies the umask when it creates the file."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         for chunk in content:
             durable.write_all(fd, chunk)
-        mine = os.fstat(fd)
+        new = os.fstat(fd)
         if old:
-            _resemble(fd, mine, old)
+            _copy_owner_and_mode(fd, new, old)
         durable.fsync(fd)
-        return str(mine.st_ino)
+        return str(new.st_ino)
     finally:
         os.close(fd)
 
 
-def _resemble(fd: int, mine: os.stat_result, old: os.stat_result) -> None:
-    if (old.st_uid, old.st_gid) != (mine.st_uid, mine.st_gid):
+def _copy_owner_and_mode(fd: int, new: os.stat_result, old: os.stat_result) -> None:
+    if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
         try:
             os.fchown(fd, old.st_uid if os.geteuid() == 0 else -1, old.st_gid)
         except PermissionError:
-            pass  # it becomes ours, as with install(1)
-        mine = os.fstat(fd)
-    same_owner = (old.st_uid, old.st_gid) == (mine.st_uid, mine.st_gid)
-    # A set-user-id bit was meant for that owner only.
+            pass  # the new file keeps our owner and group, as with install(1)
+        new = os.fstat(fd)
+    same_owner = (old.st_uid, old.st_gid) == (new.st_uid, new.st_gid)
+    # Set-user-id and set-group-id bits were meant for the old owner and group only.
     os.fchmod(fd, stat.S_IMODE(old.st_mode) & (0o7777 if same_owner else 0o777))

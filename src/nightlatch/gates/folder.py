@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from ..core.model import Mark
     from ..core.protocols import Bearer
 
-KEEP = 5
+KEEP = 5  # releases
 
 _BEFORE = "before."  # the link before.RELEASE points to the release that was live when RELEASE was published ...
-_NONE = "none"  # ... or here, if none was
+_NONE = "none"  # ... or to this name, if none was
 
 
 class Folder(OnDisk):
@@ -33,7 +33,7 @@ class Folder(OnDisk):
     rollbacks lead to, then the newest. Modes (under the umask), times and symbolic links are copied as they are;
     owners are not.
 
-    A reader that opens two files by `path` may get one of each release: let it resolve the link once
+    A reader that opens two files by `path` may get them from two releases: let it resolve the link once
     (`cd -P`). The marks are in `.NAME.nightlatch/`, which a file gate of the same path shares.
     """
 
@@ -53,9 +53,9 @@ class Folder(OnDisk):
     def publish(
         self, bearer: Bearer | Mark, source: str | os.PathLike[str] | int, *, adopt: bool = False, digest: str = ""
     ) -> str:
-        """Make a copy of the folder `source`, a path or an open one, the newest release and switch to it.
+        """Copy the folder `source`, a path or an open folder, to a new release, and switch to it.
 
-        Returns the release. `adopt` takes over a plain folder at `path` as the previous release; then, for a moment
+        Returns the new release. `adopt` takes over a plain folder at `path` as the previous release; then, for a moment
         between two renames, `path` does not exist. `digest` is remembered with the mark.
         """
         source = source if isinstance(source, int) else os.path.realpath(source)
@@ -74,40 +74,40 @@ class Folder(OnDisk):
                 treecopy.copy(source, unfinished)
             with self._marks.locked():
                 self._marks.admit(mark, by)
-                doomed = self._never_live()
+                aside = self._put_aside_unfinished()
                 before = self._adopt_plain() if adopt else ""
                 self._check_link(False)
                 before = before or self.current()
-                release = f"{mark.token}-{self._next()}"
+                release = f"{mark.token}-{self._next_number()}"
                 self._remember(release, before)
-                self._link(release, self._pending)
+                self._make_link(release, self._pending)
                 os.rename(unfinished, os.path.join(self.releases, release))
                 durable.fsync_folder(self.releases)
                 self._marks.note_landing(mark, digest, release)
                 self._switch(self._pending)
-                doomed += self._put_aside(self._surplus(release))
+                aside += self._put_aside(self._surplus(release))
         except BaseException:
             treecopy.remove(unfinished)
             raise
         with self._marks.explain_errors():
-            for path in doomed:
+            for path in aside:
                 treecopy.remove(path)
         return release
 
     def rollback(self, bearer: Bearer | Mark) -> str:
-        """Switch to the release that was live when the current one was published; returns it. A stale holder is
-        refused, as in `publish`."""
+        """Switch to the release that was live when the current one was published; returns its name. A stale holder
+        is refused, as in `publish`."""
         self._check_link(False)
         mark, by = present(self, bearer)
         with self._marks.locked():
             self._marks.admit(mark, by)
-            aside = self._never_live()
+            aside = self._put_aside_unfinished()
             current = self.current()
             before = releases.before(current, *self._history())
             if not before:
                 raise UsageError(f"{self.path} has no release before {current or 'the first one'} to go back to")
             link = self._marks.new_path()
-            self._link(before, link)
+            self._make_link(before, link)
             self._marks.note_landing(mark, fence.BACK, before)
             self._switch(link)
         with self._marks.explain_errors():
@@ -153,7 +153,7 @@ class Folder(OnDisk):
         """Turn a plain folder at `path` into a release; "" if there is none."""
         if os.path.islink(self.path) or not os.path.isdir(self.path):
             return ""
-        release = f"0-{self._next()}"
+        release = f"0-{self._next_number()}"
         os.rename(self.path, os.path.join(self.releases, release))
         return release
 
@@ -165,10 +165,10 @@ class Folder(OnDisk):
         durable.fsync_folder(self._marks.folder)
 
     def _history(self) -> tuple[list[str], dict[str, str]]:
-        """The releases, the oldest first, and what was live before each."""
+        """The releases, the oldest first, and the release that was live before each."""
         links = [name for name in os.listdir(self._marks.folder) if name.startswith(_BEFORE)]
         history = {name.removeprefix(_BEFORE): os.readlink(os.path.join(self._marks.folder, name)) for name in links}
-        return [name for _, name in self._list()], history
+        return [name for _, name in self._numbered()], history
 
     def _surplus(self, release: str) -> list[str]:
         """The releases to remove, now that this one is live. Their `before.` links are removed here, first."""
@@ -178,15 +178,18 @@ class Folder(OnDisk):
             os.unlink(os.path.join(self._marks.folder, f"{_BEFORE}{name}"))
         return [name for name in names if name not in stay]
 
-    def _link(self, release: str, path: str) -> None:
+    def _make_link(self, release: str, path: str) -> None:
         os.symlink(os.path.join(os.path.basename(self.releases), release), path)
 
     def _switch(self, link: str) -> None:
         os.replace(link, self.path)
         durable.fsync_folder(self._marks.parent)
 
-    def _never_live(self) -> list[str]:
-        """Rename the release of a publisher that was killed before its switch, so that no rollback finds it."""
+    def _put_aside_unfinished(self) -> list[str]:
+        """Rename the release of a publisher that was killed before its switch, so that no rollback finds it.
+
+        Returns the paths to remove.
+        """
         try:
             release = os.path.basename(os.readlink(self._pending))
         except FileNotFoundError:
@@ -196,18 +199,18 @@ class Folder(OnDisk):
         os.unlink(self._pending)
         return aside
 
-    def _put_aside(self, releases: Iterable[str]) -> list[str]:
-        """Inside the lock: rename what is to be removed. Removing takes long, and is done after the lock."""
+    def _put_aside(self, doomed: Iterable[str]) -> list[str]:
+        """Inside the lock: rename releases; returns the paths to remove after it, since removing takes long."""
         aside = []
-        for release in releases:
+        for release in doomed:
             aside.append(os.path.join(self.releases, marks.new_name()))
             os.rename(os.path.join(self.releases, release), aside[-1])
         return aside
 
-    def _next(self) -> int:
-        return max((number for number, _ in self._list()), default=0) + 1
+    def _next_number(self) -> int:
+        return max((number for number, _ in self._numbered()), default=0) + 1
 
-    def _list(self) -> list[tuple[int, str]]:
+    def _numbered(self) -> list[tuple[int, str]]:
         """(number, release), the oldest first. The number counts publishes under all leases."""
         found = []
         for name in os.listdir(self.releases) if os.path.isdir(self.releases) else ():

@@ -32,20 +32,20 @@ class Git:
             site.push(lease)
 
     The branch and its fence, `refs/nightlatch/@fence/<branch>`, move in one atomic push, and the fence is always a
-    new commit on top of the fence that the holder has seen: with an older one neither moves. The server needs no
-    hook. A plain `git push` is not kept out; the gate rebases onto its commits.
+    new commit on top of the fence that the holder has seen: if that is not the newest, neither moves. The server
+    needs no hook. A plain `git push` is not kept out; the gate rebases onto its commits.
     A remote on a local disk is sealed only by holders that reach it under the same path.
     """
 
     def __init__(self, remote: str = "origin", branch: str = "", *, folder: str = ".", trusted: bool = True) -> None:
         """`remote`: a name in the repository of `folder`, or a URL. `branch` "" or HEAD: the one checked out there.
-        Not `trusted`: of that repository's settings only the remote's address is used."""
+        `trusted=False`: only the remote's address is taken from that repository's settings."""
         checks.text(remote, "remote")
         checks.text(branch, "branch", empty=True)
         folder = checks.path(folder, "folder")
-        place = resolve(remote if remote.startswith("git+") else f"git+{remote}", folder)
-        place = place if trusted else replace(place, config="")
-        self._open(place, Worktree(folder).branch() if branch in ("", "HEAD", "@") else branch)
+        resolved = resolve(remote if remote.startswith("git+") else f"git+{remote}", folder)
+        resolved = resolved if trusted else replace(resolved, config="")
+        self._open(resolved, Worktree(folder).branch() if branch in ("", "HEAD", "@") else branch)
 
     def _open(self, remote: Remote, branch: str) -> None:
         self.branch = branch = names.branch(branch)
@@ -56,15 +56,15 @@ class Git:
 
     @classmethod
     def from_url(cls, url: str) -> Git:
-        place, _, branch = url.partition("#")
+        remote_url, _, branch = url.partition("#")
         if not branch:
             raise UsageError(f"{url!r} does not name a branch: write git+https://host/path#main")
         gate = cls.__new__(cls)
-        gate._open(resolve(place), branch)
+        gate._open(resolve(remote_url), branch)
         return gate
 
     def seal(self, mark: Mark, by: str, known: KnownGrants | None = None) -> Mark | None:
-        """Refuse every older grant from now on, by a push of the fence alone; returns the mark before."""
+        """Refuse every older grant from now on, by a push of the fence alone; returns the previous mark."""
         before: Mark | None = None
 
         def raised(marks: dict[str, KeptMark]) -> dict[str, KeptMark] | None:
@@ -88,9 +88,9 @@ class Git:
 
         Raises `StaleToken`, with nothing moved, if a newer holder has sealed the branch; `Conflict` if a person has
         to merge somebody else's push with this one. `done` is a (scope, key) that is settled with the push: in the
-        same push if the lease is kept in the same remote, else right after. Nothing is pushed if that key is done.
-        The tip gets trailers with the lease's name and token, and `trailers`. With a `guard`, settings and hooks
-        come from there, and none from the repository.
+        same push if the lease is kept in the same remote, else right after. If that key is done already, nothing is
+        pushed. The tip gets trailers with the lease's name and token, and `trailers`. With a `guard` (a folder of
+        `git_guard`), settings and hooks come from there, and none from the repository.
         """
         mark, by = present(self, bearer)
         trailers = {"Nightlatch-Job": mark.name, **(trailers or {}), "Nightlatch-Token": str(mark.token)}
@@ -143,10 +143,10 @@ class Git:
         """Make another store's marks this store's; returns how many there were."""
         foreign = 0
 
-        def rekeyed(marks: dict[str, KeptMark]) -> dict[str, KeptMark] | None:
+        def adopted_marks(marks: dict[str, KeptMark]) -> dict[str, KeptMark] | None:
             nonlocal foreign
             new, foreign = fence.adopted(marks, store)
             return new if foreign else None
 
-        self._fence.change(rekeyed)
+        self._fence.change(adopted_marks)
         return foreign

@@ -31,10 +31,10 @@ class BranchFence:
         folder = store_url.folder_of(f"git+{remote.url}")
         self.repository = Repository(remote, folder)
         self.branch_ref, self.ref = f"refs/heads/{branch}", names.fence(branch)
-        file = names.encode(branch).replace("/", "")
-        self._refusals = os.path.join(folder, "refusals", file)
-        self._seen = os.path.join(folder, "seen", file)
-        self._known: tuple[str, dict[str, KeptMark]] = ("", {})  # a fence and its marks
+        file_name = names.encode(branch).replace("/", "")
+        self._refusals = os.path.join(folder, "refusals", file_name)
+        self._seen = os.path.join(folder, "seen", file_name)
+        self._cached: tuple[str, dict[str, KeptMark]] = ("", {})  # a fence commit and its marks
 
     def look(self) -> tuple[str, str]:
         """(the branch's tip, the fence) at the remote; "" for what is not there."""
@@ -44,14 +44,14 @@ class BranchFence:
 
     def marks(self, seen: str) -> dict[str, KeptMark]:
         """Every mark by lease name, in the fence commit `seen`."""
-        if seen != self._known[0] or not seen:
-            self._known = (seen, _marks(self._commit(seen)))
-        return self._known[1]
+        if seen != self._cached[0] or not seen:
+            self._cached = (seen, _marks(self._commit(seen)))
+        return self._cached[1]
 
     def raised(
         self, marks: dict[str, KeptMark], mark: Mark, by: str, known: KnownGrants | None = None
     ) -> dict[str, KeptMark] | None:
-        """The marks with ours added; None if it is there already. A refusal is recorded on this machine."""
+        """The marks with `mark` added; None if it is there already. A refusal is recorded on this machine."""
         try:
             if not fence.admit(self.url, marks, mark, known):
                 return None
@@ -66,9 +66,9 @@ class BranchFence:
         return refusals.read(self._refusals)
 
     def change(self, decide: Callable[[dict[str, KeptMark]], dict[str, KeptMark] | None]) -> None:
-        """Move only the fence, to the marks that `decide` makes of the current ones; None: leave it.
+        """Move only the fence, to the marks that `decide` returns for the current ones; None moves nothing.
 
-        If another came first, decide again on its marks.
+        If another holder moved the fence first, `decide` gets its marks and decides again.
         """
         for _ in range(MAX_TRIES):
             tip, old = self.look()
@@ -88,7 +88,7 @@ class BranchFence:
         raise GateUnreachable(f"{self.url} is being sealed by others: no success in {MAX_TRIES} tries. Try again")
 
     def forward(self, old: str, marks: dict[str, KeptMark]) -> RefMove:
-        """A move to a new commit on top of the fence that was seen. New even with the same marks: git does not
+        """A move of the fence to a new commit on top of `old`. The commit is new even with the same marks: git does not
         compare a ref that stays the same, and would let the branch move."""
         pack = Pack()
         message = f"fence of {self.branch}\n\n{fence.pack(marks)}\nnonce={identity.new_id()}"
@@ -98,24 +98,24 @@ class BranchFence:
 
     def remember(self, tip: str, seen: str, marks: dict[str, KeptMark]) -> None:
         git_seen.keep(self._seen, tip, seen)
-        self._known = (seen, marks)
+        self._cached = (seen, marks)
 
     def recall(self, mark: Mark) -> tuple[str, str] | None:
-        """What `look` returned last on this machine, if that admits `mark`. A refusal needs a real look."""
+        """(tip, fence) after this machine's last push; None unless that fence admits `mark`: a refusal needs a look."""
         tip, seen = git_seen.recall(self._seen) or ("", "")
-        if seen and seen != self._known[0]:
+        if seen and seen != self._cached[0]:
             here = self.repository.commits_here({"": seen})
             if not here:
                 return None
-            self._known = (seen, _marks(here[""]))
+            self._cached = (seen, _marks(here[""]))
         try:
-            fence.admit(self.url, self._known[1], mark)
+            fence.admit(self.url, self._cached[1], mark)
         except StaleToken:
             return None
         return (tip, seen) if seen else None
 
     def _commit(self, oid: str) -> Commit | None:
-        """The fence commit that was seen, by its id: the ref may have moved on since."""
+        """The fence commit `oid`, fetched by its id: the ref may have moved on since."""
         if not oid:
             return None
         with gate_errors():
@@ -128,7 +128,7 @@ class BranchFence:
 
 
 class gate_errors:
-    """Turns `StoreUnreachable` into `GateUnreachable`: here the remote is a gate's."""
+    """Turns `StoreUnreachable` into `GateUnreachable`: the remote is used as a gate here."""
 
     def __enter__(self) -> None:
         pass

@@ -12,10 +12,10 @@ from ..errors import UsageError
 from ..store.git import names
 from ..system import durable
 
-_MARK = "# written by nightlatch gate install-hook"
+_SIGNATURE = "# written by nightlatch gate install-hook"
 
 _HOOK = """#!/bin/sh
-{mark}
+{signature}
 # Input: a line "old new ref" for each ref. A guarded branch must come with its fence in the same push. A fence only
 # moves to a child of its current commit, in which no lease is missing and no token is lower.
 moved=$(cat)
@@ -52,7 +52,7 @@ def install(repository: str, branches: list[str]) -> str:
     if not os.path.isfile(os.path.join(repository, "HEAD")):
         raise UsageError(f"{repository} is not a bare git repository: name the one that people push to")
     path = os.path.join(folder, "pre-receive")
-    if os.path.lexists(path) and _MARK not in _text(path):
+    if os.path.lexists(path) and _SIGNATURE not in _content(path):
         raise UsageError(f"{path} is your own hook: call the guard from it, or move it away")
     guarded = list(map(names.branch, branches))
     for branch in guarded:
@@ -60,10 +60,10 @@ def install(repository: str, branches: list[str]) -> str:
             raise UsageError(f"{branch!r} cannot be guarded: a hook's script cannot quote it")
     guards = "\n".join(f"guard '{branch}' '{names.fence(branch)}'" for branch in guarded)
     os.makedirs(folder, exist_ok=True)
-    durable.replace(path, _HOOK.format(mark=_MARK, guards=guards).encode(), mode=0o755)
+    durable.replace(path, _HOOK.format(signature=_SIGNATURE, guards=guards).encode(), mode=0o755)
     return path
 
 
-def _text(path: str) -> str:
+def _content(path: str) -> str:
     with open(path, encoding="utf-8", errors="replace") as file:
         return file.read()

@@ -20,9 +20,9 @@ _MAX_REBASES = 3  # how often to rebase onto a branch that somebody else moved
 
 
 class Push:
-    """From the first look at the remote to the commit that landed there.
+    """One push, from the first look at the remote until the commit has landed there.
 
-    `settling` returns the moves that settle a done key together with the commit it is given.
+    `settling(commit)` returns the ref moves that settle a done key with that commit.
     """
 
     def __init__(
@@ -37,9 +37,10 @@ class Push:
         self._fence, self._work, self._mark, self._by = fence, work, mark, by
         self._trailers, self._settling = trailers, settling
         self._remote = fence.repository.remote.url
-        self._unsure = ""  # a commit whose push got no reply: it may have landed
+        self._unanswered = ""  # a commit whose push got no reply: it may have landed
 
     def run(self) -> str:
+        """Returns the commit that landed."""
         try:
             return self._run()
         except program.Unfinished as error:
@@ -48,23 +49,23 @@ class Push:
             ) from error
 
     def _run(self) -> str:
-        fence, work, followed = self._fence, self._work, 0
-        tip = plain = work.tip()
+        fence, work, rebases = self._fence, self._work, 0
+        tip = plain = work.tip()  # `plain`: without our trailers
         for turn in range(MAX_TRIES):
             recalled = None if turn else fence.recall(self._mark)
             base, seen = recalled or fence.look()
             marks = self._admitted(seen, base)
             if marks is None:
-                return self._unsure  # refused now, but what we sent before that did land
+                return self._unanswered  # refused now, but our earlier push had landed
             if base:
                 common = work.merge_base(self._remote, fence.branch_ref, base, tip)
                 if recalled and (common == tip or common != base):
-                    continue  # "it is there" and "rebase onto this" need a real look
-                if common == tip and (tip == self._unsure or self._settling is None):
-                    return tip  # it is there: nothing to push, or only the reply was lost
+                    continue  # what was recalled may be out of date: look before we return, or rebase
+                if common == tip and (tip == self._unanswered or self._settling is None):
+                    return tip  # the branch has it: nothing to push, or only the reply was lost
                 if common != base:
-                    followed += 1
-                    if followed > _MAX_REBASES:
+                    rebases += 1
+                    if rebases > _MAX_REBASES:
                         raise GateUnreachable(f"others keep pushing to {fence.branch}. Nothing was pushed; try again")
                     try:
                         tip = work.rebase_onto(base, fence.branch)
@@ -82,41 +83,42 @@ class Push:
         raise GateUnreachable(f"{fence.url} is being moved by others: no success in {MAX_TRIES} tries. Try again")
 
     def _admitted(self, seen: str, base: str) -> dict[str, KeptMark] | None:
-        """The marks to push; None: we are refused now, but the push that got no reply landed before that."""
+        """The marks to push; None if we are refused now, but our push that got no reply had landed before."""
         marks = self._fence.marks(seen)
         try:
             return self._fence.raised(marks, self._mark, self._by) or marks
         except StaleToken:
-            if self._unsure and base:
+            if self._unanswered and base:
                 self._work.fetch(self._remote, self._fence.branch_ref, base)
-                if self._work.contains(self._unsure, base):
+                if self._work.contains(self._unanswered, base):
                     return None
             raise
 
     def _land(self, tip: str, moves: list[RefMove]) -> bool:
-        """Push all or nothing. False: a ref has moved, look again."""
+        """Push the commit and the moves, all or nothing. False if a ref has moved: look again."""
         fence = self._fence
-        words = [f"--force-with-lease={move.ref}:{move.old}" for move in moves]  # the branch itself is never forced
+        # No condition for the branch itself, which is never forced.
+        conditions = [f"--force-with-lease={move.ref}:{move.old}" for move in moves]
         specs = [f"{tip}:{fence.branch_ref}", *(f"{move.new}:{move.ref}" for move in moves)]
         refs = [fence.branch_ref, *(move.ref for move in moves)]
         try:
-            code, out, err = self._work.push(fence.repository, ["--atomic", *words, "--", self._remote, *specs])
-            answered, against = verdict(code, out, err, refs)
+            code, out, err = self._work.push(fence.repository, ["--atomic", *conditions, "--", self._remote, *specs])
+            answered, refusal = verdict(code, out, err, refs)
         except program.Unfinished as error:
-            answered, against = False, str(error)
-        if answered and not against:
+            answered, refusal = False, str(error)
+        if answered and not refusal:
             return True
         if not answered:
-            self._unsure = tip
+            self._unanswered = tip
         with gate_errors():
             found = fence.repository.look(*refs, timeout=TIMEOUT)
-        if any(found.get(move.ref, "") != move.old for move in moves) or "fetch first" in against:
-            return False  # ours too, if only the reply was lost: the next look finds the branch with our commit
-        if "non-fast-forward" in against or "failed to update ref" in against or "cannot lock ref" in against:
+        if any(found.get(move.ref, "") != move.old for move in moves) or "fetch first" in refusal:
+            return False  # perhaps by this very push, whose reply was lost: then the next look finds our commit
+        if "non-fast-forward" in refusal or "failed to update ref" in refusal or "cannot lock ref" in refusal:
             return False
-        if is_full(against):
+        if is_full(refusal):
             with gate_errors():
-                raise fence.repository.unreachable(against)
+                raise fence.repository.unreachable(refusal)
         if not answered:
-            raise GateUnreachable(f"{fence.url} gave no reply to a push ({line_with('', against)}). Try again")
-        raise GateUnreachable(f"{fence.url} refuses the push ({line_with('', against)}). Nothing was pushed")
+            raise GateUnreachable(f"{fence.url} gave no reply to a push ({line_with('', refusal)}). Try again")
+        raise GateUnreachable(f"{fence.url} refuses the push ({line_with('', refusal)}). Nothing was pushed")

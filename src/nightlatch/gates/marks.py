@@ -1,7 +1,7 @@
 """Marks in a hidden folder beside the target, under a fair lock: what file and folder gates share.
 
-`.NAME.nightlatch/` has `marks`, `lock`, `refusals`, files that are being written, and an empty file
-`landing.GRANT.WHAT.SHA256` whose name says what was written last. The lock file is never renamed, so all
+`.NAME.nightlatch/` has `marks`, `lock`, `refusals`, files that are being written, and the note: an empty file
+`landing.GRANT.ID.SHA256` whose name says what was written last. The lock file is never renamed, so all
 processes wait on the same one. Do not delete the folder: its marks keep stale holders out until the next seal.
 """
 
@@ -26,29 +26,29 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-PATIENCE = 30.0  # seconds to wait for the lock; its holder flushes one file at most
+PATIENCE = 30.0  # seconds to wait for the lock, under which one file at most is flushed
 
 
 class Marks:
     """The marks of one target. Every change is made inside `locked`."""
 
-    def __init__(self, target: str, shown: Callable[[], str]) -> None:
-        """`shown` returns what is at the target now, as text that no later write gets: an inode, a release."""
-        self.target, self._shown = target, shown
+    def __init__(self, target: str, target_id: Callable[[], str]) -> None:
+        """`target_id` returns an id of what is at the target now, which no later write has: an inode, a release."""
+        self.target, self._target_id = target, target_id
         self.parent, name = os.path.split(target)
         self.folder = os.path.join(self.parent, f".{name}.nightlatch")
         self._marks = os.path.join(self.folder, "marks")
         self._refusals = os.path.join(self.folder, "refusals")
         self._lock = filelock.FairLock(os.path.join(self.folder, "lock"))
-        self._local = False
+        self._is_local = False  # checked at first use
         self._note = ""  # the file name of our last landing
-        self.expected: set[str] = set()  # leases that have sealed it: their marks must be there
+        self.expected: set[str] = set()  # leases that have sealed the target: their marks must be there
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Exclusive access to the target. A process that is stopped in here is killed by the next one that waits."""
         self.make_folder()
-        if not self._taken():
+        if not self._take_lock():
             holder = self._lock.holder()
             raise GateUnreachable(
                 f"{self.target} has been locked for {PATIENCE:.0f} s"
@@ -61,7 +61,7 @@ class Marks:
         finally:
             self._lock.release()
 
-    def _taken(self) -> bool:
+    def _take_lock(self) -> bool:
         with self.explain_errors():
             try:
                 return self._lock.acquire_from_stopped(PATIENCE)
@@ -75,13 +75,13 @@ class Marks:
                 ) from error
 
     def admit(self, mark: Mark, by: str, known: KnownGrants | None = None) -> Mark | None:
-        """Inside `locked`: record the mark durably, or refuse it. Returns the lease's mark before.
+        """Inside `locked`: record the mark durably, or refuse it. Returns the lease's previous mark.
 
         A mark that is there already is not written again: that would double what a write has to flush.
         """
         marks = self._read(fence.unpack)
         if mark.name in self.expected and mark.name not in marks:
-            raise self._moved(mark.name)
+            raise self._mark_missing(mark.name)
         try:
             higher = fence.admit(self.target, marks, mark, known)
         except StaleToken as refused:
@@ -89,19 +89,19 @@ class Marks:
             raise
         before = marks.get(mark.name)
         if higher:
-            here = fence.kept(mark, by, clock.wall())
-            self._write({**marks, mark.name: here}, self._with_last(self._noted(), marks))
+            kept = fence.kept(mark, by, clock.wall())
+            self._write({**marks, mark.name: kept}, self._with_noted(self._read_note(), marks))
         self.expected.add(mark.name)
         return before.mark if before else None
 
-    def note_landing(self, mark: Mark, digest: str, what: str) -> None:
-        """Inside `locked`, after `admit` and before the write: note that `what` is about to appear at the target.
+    def note_landing(self, mark: Mark, digest: str, new_id: str) -> None:
+        """Inside `locked`, after `admit` and before the write: note that `new_id` is about to appear at the target.
 
         The note is only a file name, so it costs no extra flush: the flush of the target after the write is enough
         on a file system that keeps the order of renames. It becomes a line in `marks` when they are next written; if
-        the target does not show `what` by then, the write did not land.
+        the target has another id by then, the write did not land.
         """
-        old, self._note = self._note, f"landing.{mark.grant}.{what}.{digest}"
+        old, self._note = self._note, f"landing.{mark.grant}.{new_id}.{digest}"
         new = os.path.join(self.folder, self._note)
         if old.split(".")[1:2] == [mark.grant]:
             try:
@@ -112,13 +112,13 @@ class Marks:
         self._replace_note(new, mark.grant)
 
     def _replace_note(self, new: str, grant: str) -> None:
-        old = self._noted()
+        old = self._read_note()
         if old is None:
             os.close(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
             return
         if old[1] != grant:
             marks = self._read(fence.unpack)
-            kept = self._with_last(old, marks)
+            kept = self._with_noted(old, marks)
             if kept != self._read(fence.landings):  # another lease's landing: our seal did not write it down
                 self._write(marks, kept)
         os.rename(os.path.join(self.folder, ".".join(old)), new)
@@ -128,36 +128,38 @@ class Marks:
         if not os.path.isdir(self.folder):
             return ()
         with self.explain_errors():
-            noted = self._noted()  # first: a note that becomes a line meanwhile is then seen twice, not missed
-            return self._with_last(noted, self._read(fence.unpack))
+            noted = self._read_note()  # first: a note that becomes a line meanwhile is then seen twice, not missed
+            return self._with_noted(noted, self._read(fence.unpack))
 
-    def _noted(self) -> list[str] | None:
-        """`landing`, grant, what, digest."""
+    def _read_note(self) -> list[str] | None:
+        """The parts of the note's name: `landing`, grant, id, digest; None if there is no note."""
         return next((name.split(".") for name in os.listdir(self.folder) if name.startswith("landing.")), None)
 
-    def _with_last(self, noted: list[str] | None, marks: dict[str, KeptMark]) -> tuple[Landing, ...]:
-        """The landings, and the noted one if it landed. A writer killed before its rename left only the note."""
+    def _with_noted(self, noted: list[str] | None, marks: dict[str, KeptMark]) -> tuple[Landing, ...]:
+        """The recorded landings, and the noted one if it landed: a writer killed before its rename left only a note."""
         landings = self._read(fence.landings)
         if noted is None:
             return landings
-        _, grant, what, digest = noted
-        mark = next((s.mark for s in marks.values() if s.mark.grant == grant), None)
-        known = landings and (landings[-1].mark.grant, landings[-1].digest) == (grant, digest)
-        if mark is None or known or what != self._shown():
+        _, grant, noted_id, digest = noted
+        mark = next((kept.mark for kept in marks.values() if kept.mark.grant == grant), None)
+        recorded = landings and (landings[-1].mark.grant, landings[-1].digest) == (grant, digest)
+        if mark is None or recorded or noted_id != self._target_id():
             return landings
         return (*landings, fence.Landing(mark=mark, digest=digest, at=clock.wall()))[-fence.LANDINGS :]
 
     def adopt(self, store: str) -> int:
-        """Make every mark this store's, because a person says so; returns how many were another's.
+        """Make every mark this store's, because a person says so; returns how many were another store's.
 
         Tokens stay: a holder from this store needs a higher one, and raises its own if it is lower.
         """
         with self.locked():
             marks = self._read(fence.unpack)
-            mine, foreign = fence.adopted(marks, store)
+            adopted, foreign = fence.adopted(marks, store)
             if foreign:
-                landed = self._with_last(self._noted(), marks)
-                self._write(mine, tuple(replace(one, mark=replace(one.mark, store=store)) for one in landed))
+                landings = self._with_noted(self._read_note(), marks)
+                self._write(
+                    adopted, tuple(replace(landing, mark=replace(landing.mark, store=store)) for landing in landings)
+                )
         return foreign
 
     def read(self) -> dict[str, KeptMark]:
@@ -188,25 +190,25 @@ class Marks:
 
     def make_folder(self) -> str:
         """The hidden folder; made at first use, with its parents."""
-        if not self._local:
-            self._check_place()
+        if not self._is_local:
+            self._check_local()
         with self.explain_errors():
             if not os.path.isdir(self.folder):
                 if self.expected:
-                    raise self._moved(min(self.expected))
+                    raise self._mark_missing(min(self.expected))
                 os.makedirs(self.parent, exist_ok=True)
                 durable.private_folder(self.folder)
                 durable.fsync_folder(self.parent)
         return self.folder
 
-    def _moved(self, lease: str) -> GateUnreachable:
-        """Never treated as a new target: a mark on the empty mount point would not protect the disk itself."""
+    def _mark_missing(self, lease: str) -> GateUnreachable:
+        """A missing mark never means a new target: a mark on the empty mount point would not protect the disk."""
         return GateUnreachable(
             f"{self.target} was sealed by {lease} before, and its mark is gone from {self.folder}. Nothing was "
             f"written. Mount the disk it is on, or restore that folder, then try again"
         )
 
-    def _check_place(self) -> None:
+    def _check_local(self) -> None:
         reason = storage.not_local(self.target)
         if reason:
             raise GateUnreachable(
@@ -214,7 +216,7 @@ class Marks:
                 f"local disk and copy it from there; or write to an object store (s3://bucket/key) or a git "
                 f"repository, which several machines can share"
             )
-        self._local = True
+        self._is_local = True
 
     def new_path(self) -> str:
         """A new path in the hidden folder, named so that `sweep` can check whether its writer is gone."""
@@ -223,7 +225,7 @@ class Marks:
     def sweep(self) -> None:
         """Inside `locked`: remove what killed writers left behind."""
         for name in os.listdir(self.folder):
-            # Marks are only written inside the lock, so a temporary file of them here is a dead writer's.
+            # Marks are only written inside the lock, so a temporary file of them is a dead writer's.
             if abandoned(name) or (name.startswith("marks.") and name.endswith(".tmp")):
                 os.unlink(os.path.join(self.folder, name))
 
@@ -240,7 +242,7 @@ class Marks:
 
 
 def new_name() -> str:
-    """A name for an unfinished file, with the process that writes it."""
+    """A name for an unfinished file, which identifies the process that writes it."""
     pid = os.getpid()
     return f"new.{pid}.{process.start_of(pid)}.{_namespace()}.{os.urandom(4).hex()}"
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ..core.model import KnownGrants, Mark
     from ..core.protocols import Bearer
 
-KEEP = 5
-_REFUSALS = 16  # kept in the pointer
+KEEP = 5  # payloads
+_KEPT_REFUSALS = 16  # in the pointer
 
 
 class Object:
@@ -54,7 +54,7 @@ class Object:
         return cls(url)
 
     def seal(self, mark: Mark, by: str, known: KnownGrants | None = None) -> Mark | None:
-        """Refuse every older grant from now on; returns the mark before."""
+        """Refuse every older grant from now on; returns the previous mark."""
         before: Mark | None = None
 
         def raised(old: Pointer) -> Pointer | None:
@@ -67,13 +67,13 @@ class Object:
         return before
 
     def write(self, bearer: Bearer | Mark, content: bytes | str) -> str:
-        """Replace the object's content; returns the key it has. `StaleToken` if a newer holder has sealed it."""
+        """Replace the object's content; returns the new payload's key. `StaleToken` if a newer holder has sealed it."""
         return self._put(bearer, content.encode() if isinstance(content, str) else content, "")
 
     def publish(self, bearer: Bearer | Mark, source: str | os.PathLike[str] | int, *, digest: str = "") -> str:
-        """Replace the object by a copy of the file `source`, a path or an open one; returns the key it has.
+        """Replace the object by a copy of `source`, a path or an open file; returns the new payload's key.
 
-        `digest`, its sha256, is remembered with the mark.
+        `digest`, the sha256 of `source`, is remembered with the mark.
         """
         if not os.path.isfile(source):
             raise UsageError(f"{source} is not a file: an object is published from one (pack a folder first)")
@@ -84,18 +84,18 @@ class Object:
     def rollback(self, bearer: Bearer | Mark) -> str:
         """Point to what was live when the current release was published; returns its key."""
         mark, by = present(self, bearer)
-        went_to = ""
+        previous = ""
 
-        def back(old: Pointer) -> Pointer:
-            nonlocal went_to
+        def rolled_back(old: Pointer) -> Pointer:
+            nonlocal previous
             raised = self._raised(old, mark, by) or old
-            went_to = releases.before(old.key, old.kept, old.before)
-            if not went_to:
+            previous = releases.before(old.key, old.kept, old.before)
+            if not previous:
                 raise UsageError(f"{self.url} has no release before {old.key or 'the first one'} to go back to")
-            return replace(raised, key=went_to, landings=_with(old, mark, fence.BACK))
+            return replace(raised, key=previous, landings=_with_landing(old, mark, fence.BACK))
 
-        self._change(back, by)
-        return went_to
+        self._change(rolled_back, by)
+        return previous
 
     def read(self) -> bytes:
         """What is published. Raises FileNotFoundError if nothing is yet."""
@@ -103,7 +103,7 @@ class Object:
             found = self._bucket.get(key)
             if found is not None:
                 return found[0]
-            if self.key() == key:  # not replaced and dropped meanwhile
+            if self.key() == key:  # so it was not replaced and discarded meanwhile
                 raise GateUnreachable(f"{self.url} points to {key}, which somebody has removed. Publish again")
         raise FileNotFoundError(f"nothing is published at {self.url} yet")
 
@@ -131,12 +131,12 @@ class Object:
         """Make another store's marks this store's; returns how many there were."""
         foreign = 0
 
-        def rekeyed(old: Pointer) -> Pointer | None:
+        def adopted(old: Pointer) -> Pointer | None:
             nonlocal foreign
             marks, foreign = fence.adopted(old.marks, store)
             return replace(old, marks=marks) if foreign else None
 
-        self._cell.change(rekeyed)
+        self._cell.change(adopted)
         return foreign
 
     def _put(self, bearer: Bearer | Mark, content: bytes | BinaryIO, digest: str) -> str:
@@ -155,11 +155,11 @@ class Object:
                 return None  # an earlier try landed, and another holder changed the pointer since
             raised = self._raised(old, mark, by) or old
             names, history = (*old.kept, key), {**old.before, key: old.key}
-            stay = releases.kept(key, names, history, self._keep)
-            dropped = tuple(name for name in names if name not in stay)
-            kept = tuple(name for name in names if name in stay)
+            staying = releases.kept(key, names, history, self._keep)
+            dropped = tuple(name for name in names if name not in staying)
+            kept = tuple(name for name in names if name in staying)
             before = {name: history[name] for name in kept if name in history}
-            return replace(raised, key=key, kept=kept, before=before, landings=_with(old, mark, digest))
+            return replace(raised, key=key, kept=kept, before=before, landings=_with_landing(old, mark, digest))
 
         self._bucket.put(key, content, mimetypes.guess_type(self._key)[0] or "application/octet-stream")
         try:
@@ -172,7 +172,7 @@ class Object:
         return key
 
     def _raised(self, old: Pointer, mark: Mark, by: str, known: KnownGrants | None = None) -> Pointer | None:
-        """The pointer with the mark added; None if it is there already. Raises if it is refused."""
+        """The pointer with the mark added; None if it is there already. Raises if the mark is refused."""
         if not fence.admit(self.url, old.marks, mark, known):
             return None
         return replace(old, marks={**old.marks, mark.name: fence.kept(mark, by, clock.wall())})
@@ -183,11 +183,11 @@ class Object:
         except StaleToken as refused:
             refusal = Refusal.of(refused, by, clock.wall())
             try:
-                self._cell.change(lambda old: replace(old, refusals=(*old.refusals, refusal)[-_REFUSALS:]))
+                self._cell.change(lambda old: replace(old, refusals=(*old.refusals, refusal)[-_KEPT_REFUSALS:]))
             except Error as error:
                 refused.add_note(f"the refusal could not be recorded: {error}")
             raise
 
 
-def _with(old: Pointer, mark: Mark, digest: str) -> tuple[Landing, ...]:
+def _with_landing(old: Pointer, mark: Mark, digest: str) -> tuple[Landing, ...]:
     return (*old.landings, Landing(mark=mark, digest=digest, at=clock.wall()))[-fence.LANDINGS :]

@@ -1,4 +1,4 @@
-"""What the gates of a path on this machine's disk share: their marks are beside it, and their URL is its path."""
+"""What file and folder gates share: their marks are beside the target, and their URL is its path."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OnDisk:
     def __init__(self, path: str) -> None:
         self.path = path
         self.url = address.to_url(self.SCHEME, path)
-        self._marks = Marks(path, self._shown)
+        self._marks = Marks(path, self._target_id)
         self.registered: Mark | None = None
 
     @classmethod
@@ -31,7 +31,7 @@ class OnDisk:
         return cls(address.to_path(url))
 
     def seal(self, mark: Mark, by: str, known: KnownGrants | None = None) -> Mark | None:
-        """Refuse every older grant from now on; returns the mark before."""
+        """Refuse every older grant from now on; returns the previous mark."""
         with self._marks.locked():
             before = self._marks.admit(mark, by, known)
             self._marks.sweep()
@@ -41,11 +41,11 @@ class OnDisk:
         return before
 
     def has_mark(self, lease: str) -> bool:
-        """Has a holder of `lease` sealed it?"""
+        """Has a holder of `lease` sealed this target?"""
         return lease in self.standing()
 
     def expect_mark(self, lease: str) -> None:
-        """A holder of `lease` has sealed it before: if its mark is missing, the target counts as unreachable."""
+        """Count the target as unreachable if the mark of `lease` is missing: a holder has sealed it before."""
         self._marks.expected.add(lease)
 
     def standing(self) -> dict[str, KeptMark]:
@@ -56,10 +56,10 @@ class OnDisk:
         """The writes that landed here through the gate, the oldest first, as far as they are kept."""
         return self._marks.landings()
 
-    def _shown(self) -> str:
-        """What is at the path now, as text that no other write gets: a folder's release, a file's inode.
+    def _target_id(self) -> str:
+        """An id of what is at the path now, which no other write has: a folder's release, or a file's inode.
 
-        The same for both kinds of gate, since they share their marks.
+        Both kinds of gate compute it, since they share their marks.
         """
         try:
             return os.path.basename(os.readlink(self.path))
@@ -80,7 +80,7 @@ class OnDisk:
 
 
 def check_outside_releases(path: str) -> None:
-    """Raise `UsageError` if `path` is in a folder that is published as a whole: its next release would not have it."""
+    """Raise `UsageError` if `path` is in a folder that is published as a whole: the next release would not have it."""
     if folder := _published_folder(path):
         raise UsageError(
             f"{path} is in {folder}, which is published as a whole: what is written into a release of it is gone "
@@ -89,7 +89,7 @@ def check_outside_releases(path: str) -> None:
 
 
 def _published_folder(path: str) -> str:
-    """The folder gate's path whose release has `path` in it; "" if there is none."""
+    """The folder gate that has `path` in one of its releases, by its path; "" if there is none."""
     folder = os.path.dirname(path)
     while folder != os.path.dirname(folder):
         home, release = os.path.split(folder)

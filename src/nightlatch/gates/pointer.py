@@ -1,4 +1,4 @@
-"""One small object in an object store, changed by compare-and-swap: marks, and the key of what is published."""
+"""One small object in an object store, changed by compare-and-swap: the marks, and which payload is published."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Pointer:
     key: str  # of what is published; "" if nothing is yet
     kept: tuple[str, ...]  # the newest releases, the current one among them, the oldest first
     refusals: tuple[Refusal, ...]
-    before: dict[str, str]  # for each of them, what was live when it was published; "": nothing
-    landings: tuple[Landing, ...] = ()  # what was published, the oldest first
+    before: dict[str, str]  # for each kept release, the one that was live when it was published; "" if none
+    landings: tuple[Landing, ...] = ()  # the last writes that landed, the oldest first
 
     def pack(self) -> bytes:
         facts = {
@@ -65,7 +65,7 @@ EMPTY = Pointer(marks={}, seq=0, nonce="", key="", kept=(), before={}, refusals=
 
 
 class Cell:
-    """The pointer object at `path` of a bucket; `shown` is how a person names it."""
+    """The pointer object at `path` of a bucket; `shown` is its name in messages."""
 
     def __init__(self, bucket: Bucket, path: str, shown: str) -> None:
         self._bucket = bucket
@@ -73,7 +73,7 @@ class Cell:
         self._shown = shown
 
     def read(self) -> tuple[Pointer, Version | None]:
-        """The pointer and the version to swap against; None if there is no such object yet."""
+        """The pointer, and its version to swap against: None if there is no such object yet."""
         found = self._bucket.get(self._path)
         if found is None:
             return EMPTY, None
@@ -87,24 +87,24 @@ class Cell:
             ) from error
 
     def change(self, decide: Callable[[Pointer], Pointer | None]) -> Pointer:
-        """Replace the pointer by what `decide` makes of it; again, if it has changed since `decide` saw it.
+        """Replace the pointer by what `decide` returns for it, and return that. If it changed meanwhile, decide again.
 
-        `decide` may raise, or return None: then nothing is changed. Raises GateUnreachable if nobody can know whether
-        it was.
+        `decide` may raise, or return None: then nothing is changed. Raises `GateUnreachable` if the change did not
+        land in time, or nobody can know whether it did.
         """
-        tried: set[str] = set()
+        sent_nonces: set[str] = set()
         deadline, pause = clock.now() + PATIENCE, 0.01
         while True:
             old, version = self.read()
-            if old.nonce in tried:
-                return old  # landed after all: the reply was lost, or the refusal answered our own repetition
+            if old.nonce in sent_nonces:
+                return old  # our change landed: its reply was lost, or a repetition of it was refused
             new = decide(old)
             if new is None:
                 return old
             if version is None:
                 self._bucket.probe(f"{self._path}.probe-{identity.new_id()}")
             new = replace(new, seq=old.seq + 1, nonce=identity.new_id())
-            tried.add(new.nonce)
+            sent_nonces.add(new.nonce)
             try:
                 if self._bucket.swap(self._path, new.pack(), version):
                     return new

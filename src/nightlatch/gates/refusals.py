@@ -11,11 +11,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ..errors import StaleToken
 
-KEEP = 128 * 1024  # bytes; then the file becomes `.old`, and the `.old` before it is dropped
+KEEP = 128 * 1024  # bytes; then the file replaces its `.old`
 
 
 def record(path: str, refused: StaleToken, by: str) -> None:
-    """Append it. A failure to record becomes a note on the refusal: it must not hide the refusal itself."""
+    """Append the refusal. A failure to record becomes a note on the refusal: it must not hide the refusal itself."""
     try:
         if os.path.exists(path) and os.path.getsize(path) > KEEP:
             os.replace(path, f"{path}.old")

@@ -14,8 +14,8 @@ def before(release: str, names: Sequence[str], history: Mapping[str, str]) -> st
     """The release live before `release`; "" if none, or no longer kept. Without history: the one published before."""
     if release not in names:
         return ""
-    at = names.index(release)
-    found = history.get(release, names[at - 1] if at else "")
+    position = names.index(release)
+    found = history.get(release, names[position - 1] if position else "")
     return found if found in names else ""
 
 

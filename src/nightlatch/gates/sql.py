@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         """The user's transaction, begun and past the check: the mark cannot change before it ends."""
 
         def commit(self) -> None:
-            """Raises `InDoubt` if nobody knows; any other error says that nothing was committed."""
+            """Raises `InDoubt` if nobody knows whether it was committed; after any other error it was not."""
 
         def rollback(self) -> None: ...
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         url: str  # without a password
 
         def exclusive(self, gate: str, mark: Mark | None) -> Any:
-            """A context manager with `GateMarks`, in a separate transaction that is durable when it ends."""
+            """A context manager that yields `GateMarks`, in a separate transaction that is durable when it ends."""
 
         def enter(self, connection: Any, gate: str, mark: Mark) -> GatedTransaction | None:
             """Begin the user's transaction if this mark is the gate's current one; else None, and nothing begins."""
@@ -60,7 +60,7 @@ _TRIES = 3
 
 
 class Sql:
-    """The gate `name` in a database; connections are sqlite3's or psycopg 3's, and the user's own.
+    """The gate `name` in a database; connections are the user's, of sqlite3 or psycopg 3.
 
         articles = gates.Sql("articles", url="postgresql://app@db/site")
         with nightlatch.lease("writer", gates=[articles]) as lease:
@@ -68,11 +68,11 @@ class Sql:
                 conn.execute("UPDATE articles SET …")
 
     The transaction commits only if no newer holder has sealed the gate: a seal waits for it, or ends it.
-    It refuses with `StaleToken` before the block's first statement. A write that bypasses the gate is
+    A stale holder gets `StaleToken` before the block's first statement. A write that bypasses the gate is
     refused only if its table has triggers: `nightlatch gate install`, or `install` here.
 
-    Holders after us, on any machine, seal by the URL alone. It never carries a password: libpq finds
-    that in PGPASSWORD, ~/.pgpass or a service file. Without a `url` it is taken from the first
+    Later holders, on any machine, need only the URL to seal. It never carries a password: libpq finds
+    that in PGPASSWORD, ~/.pgpass or a service file. Without `url`, the gate takes it from the first
     connection. `timeout` (PostgreSQL only): the longest a transaction may take, by the server's clock.
     """
 
@@ -93,18 +93,18 @@ class Sql:
 
     @property
     def url(self) -> str:
-        return f"{self._known.url}#{self.name}"
+        return f"{self._known_database.url}#{self.name}"
 
     def seal(self, mark: Mark, by: str, known: KnownGrants | None = None) -> Mark | None:
-        """Refuse every older grant from now on; returns the mark before.
+        """Refuse every older grant from now on; returns the previous mark.
 
         PostgreSQL: an older holder in the middle of a transaction has 2 s to finish, then its session is ended.
-        SQLite: one that is stopped there is killed, a running one is waited for.
+        SQLite: a holder stopped in its transaction is killed, a running one is waited for.
         """
         refused: StaleToken | None = None
         before: KeptMark | None = None
         try:
-            with self._known.exclusive(self.name, mark) as marks:
+            with self._known_database.exclusive(self.name, mark) as marks:
                 current = marks.read()
                 before = current.get(mark.name)
                 try:
@@ -136,27 +136,27 @@ class Sql:
         try:
             yield connection
         except BaseException as error:
-            self._give_up(entered, error)
+            self._roll_back(entered, error)
             if entered.cut_off():
-                self._overtaken(mark, by, error)
+                self._raise_if_overtaken(mark, by, error)
             raise
         try:
             entered.commit()
         except GateUnreachable as error:
-            self._overtaken(mark, by, error)
+            self._raise_if_overtaken(mark, by, error)
             raise
 
     def standing(self) -> dict[str, KeptMark]:
         """Every mark by lease name."""
-        return self._known.standing(self.name)
+        return self._known_database.standing(self.name)
 
     def refusals(self) -> list[Refusal]:
         """The refusals at this gate, the oldest first."""
-        return self._known.refusals(self.name)
+        return self._known_database.refusals(self.name)
 
     def adopt(self, store: str) -> int:
         """Make another store's marks this store's, with the same tokens; returns how many there were."""
-        with self._known.exclusive(self.name, None) as marks:
+        with self._known_database.exclusive(self.name, None) as marks:
             foreign = [kept for kept in marks.read().values() if kept.mark.store != store]
             for kept in foreign:
                 # Without its grant: triggers do not know about stores, and would admit the old holder by it.
@@ -165,22 +165,22 @@ class Sql:
 
     def install(self, *tables: str) -> None:
         """Put triggers on the tables, which refuse every change without this gate's current mark."""
-        self._known.install(self.name, list(tables))
+        self._known_database.install(self.name, list(tables))
 
     def remove(self, *tables: str) -> list[str]:
-        """Remove the triggers from these tables, or from all; returns which. The marks stay."""
-        return self._known.remove(self.name, list(tables))
+        """Remove the triggers from these tables, or from all; returns the tables that had them. The marks stay."""
+        return self._known_database.remove(self.name, list(tables))
 
     def guarded(self) -> list[str]:
         """The tables that have this gate's triggers."""
-        return self._known.guarded(self.name)
+        return self._known_database.guarded(self.name)
 
     def unguarded(self) -> list[str]:
         """Partitions and children of guarded tables that have no triggers: they were added after `install`."""
-        return self._known.unguarded(self.name)
+        return self._known_database.unguarded(self.name)
 
     @property
-    def _known(self) -> Database:
+    def _known_database(self) -> Database:
         if self._database is None:
             raise UsageError(
                 f"the gate {self.name} does not know its database yet: gates.Sql({self.name!r}, "
@@ -190,7 +190,7 @@ class Sql:
 
     def _enter(self, connection: Any, mark: Mark, by: str) -> GatedTransaction:
         for _ in range(_TRIES):
-            entered = self._known.enter(connection, self.name, mark)
+            entered = self._known_database.enter(connection, self.name, mark)
             if entered:
                 return entered
             # The mark is written through the URL and looked for on the connection, never the other way round:
@@ -201,14 +201,14 @@ class Sql:
             f"Nothing was written. Give the gate the URL of the database it is used on"
         )
 
-    def _give_up(self, entered: GatedTransaction, error: BaseException) -> None:
+    def _roll_back(self, entered: GatedTransaction, error: BaseException) -> None:
         try:
             entered.rollback()
         except GateUnreachable as failed:
             error.add_note(str(failed))
 
-    def _overtaken(self, mark: Mark, by: str, error: BaseException) -> None:
-        """A newer holder may have ended this session: then raise `StaleToken`, and record the refusal."""
+    def _raise_if_overtaken(self, mark: Mark, by: str, error: BaseException) -> None:
+        """Raise `StaleToken`, and record the refusal, if it was a newer holder that ended this session."""
         try:
             self.seal(mark, by)
         except StaleToken as stale:

@@ -15,7 +15,7 @@ REFUSAL = "at, lease, offered, grant_id, store, stands, by"
 
 
 def marks(rows: Iterable[Any]) -> dict[str, KeptMark]:
-    """By lease name, from rows of the columns `MARK`."""
+    """Marks by lease name, from rows of the columns `MARK`."""
     return {
         lease: KeptMark(mark=Mark(store=store, name=lease, token=token, grant=grant), by=by, at=at)
         for store, lease, token, grant, by, at in rows
@@ -23,7 +23,7 @@ def marks(rows: Iterable[Any]) -> dict[str, KeptMark]:
 
 
 def refusals(rows: Iterable[Any]) -> list[Refusal]:
-    """From rows of the columns `REFUSAL`."""
+    """Refusals, from rows of the columns `REFUSAL`."""
     return [
         Refusal(at=at, name=name, offered=offered, grant=grant, store=store, current=current, by=by)
         for at, name, offered, grant, store, current, by in rows

@@ -1,7 +1,7 @@
 """The SQL gate on PostgreSQL: marks in their own schema, share-locked by the user's transaction.
 
-`FOR SHARE` on the mark's row holds until the user's transaction ends, and a seal is an UPDATE of that
-row, so each waits for the other. (FOR KEY SHARE would not do: it does not block that UPDATE.)
+`FOR SHARE` locks the mark's row until the user's transaction ends, and a seal is an UPDATE of that
+row, so whichever comes second waits. (FOR KEY SHARE would not do: it does not block that UPDATE.)
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 GRACE = 2.0  # seconds that an older holder's transaction has to finish
 PATIENCE = 30.0  # seconds to wait for other sessions' locks
 SEALER_IDLE = 10.0  # seconds after which the server ends a seal whose process is stopped
-KEEP = 1000  # refusals of one gate
+KEEP = 1000  # refusals kept for each gate
 
 _LOCK_TIMEOUT = "55P03"
 _MISSING = ("3F000", "42P01", "42883")  # schema, table, function
@@ -41,17 +41,17 @@ _TRANSACTION_TIMEOUT_SINCE = 170000
 
 
 class Postgres:
-    """A database on a server, named as any machine can reach it."""
+    """A database on a server, under a URL by which every machine can reach it."""
 
     def __init__(self, url: str, conninfo: str, timeout: str | None) -> None:
         self.url = url
         self._conninfo = conninfo
         self._timeout = round(duration.parse(timeout, what="timeout") * 1000) if timeout else 0
-        self._entry: tuple[Any, bytes, bytes] = (None, b"", b"")
+        self._last_statement: tuple[Any, bytes, bytes] = (None, b"", b"")  # what it was made for, its two parts
 
     @classmethod
     def by_url(cls, url: str, timeout: str | None) -> Postgres:
-        """This process uses a password in the URL; the registered URL has none."""
+        """A password in the URL is used by this process only: the registered URL has none."""
         libpq_url, _ = dsn.split(url)
         try:
             conninfo = make_conninfo(libpq_url)
@@ -67,17 +67,17 @@ class Postgres:
             )
         info = connection.info
         url = address.of_parameters(info.get_parameters(), info.user, info.dbname)
-        given = {"password": info.password} if info.password else {}
-        return cls(url, make_conninfo(info.dsn, **given), timeout)
+        password = {"password": info.password} if info.password else {}
+        return cls(url, make_conninfo(info.dsn, **password), timeout)
 
     @contextmanager
     def exclusive(self, gate: str, mark: Mark | None) -> Iterator[PostgresMarks]:
-        """One seal of a gate at a time: two stores must not both find it without marks."""
+        """Only one seal of a gate at a time: two stores must not both find it without marks."""
         with self._explain_errors(), self._own_connection() as connection:
             schema.ensure(connection)
             connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
             _set(connection, "lock_timeout", PATIENCE)
-            # If this process is stopped in here, the server ends the session, so that no other has to.
+            # If this process is stopped in here, the server ends its session, so that no other seal has to.
             _set(connection, "idle_in_transaction_session_timeout", SEALER_IDLE)
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"nightlatch gate {gate}",))
             yield PostgresMarks(connection, gate, None if mark is None else SealWatch(self.connect, self.url))
@@ -132,7 +132,7 @@ class Postgres:
             return schema.unguarded(connection, gate) if schema.exists(connection) else []
 
     def connect(self) -> psycopg.Connection[Any]:
-        """A separate connection, not the user's."""
+        """A new connection, separate from the user's."""
         return psycopg.connect(self._conninfo, autocommit=True, connect_timeout=10, application_name=SEAL)
 
     @contextmanager
@@ -146,10 +146,10 @@ class Postgres:
     def _statement(self, connection: psycopg.Connection[Any], gate: str, mark: Mark) -> tuple[bytes, bytes]:
         """BEGIN, the mark for the triggers and the check, in one message, so that the gate adds no round trip.
 
-        In two parts; the numbers of this transaction go between them.
+        Returned in two parts: the numbers that differ by transaction go between them.
         """
         key = (gate, mark, connection.isolation_level, connection.read_only, connection.deferrable)
-        if self._entry[0] != key:
+        if self._last_statement[0] != key:
             claim = sql.Literal(f"{mark.token}:{mark.grant}:{mark.name}")
             settings = [sql.SQL("set_config('nightlatch.mark', {}, true)").format(claim)]
             if self._timeout:
@@ -164,8 +164,8 @@ class Postgres:
                 sql.Literal(mark.store),
             )
             tail = sql.SQL("), {}").format(sql.SQL(", ").join(settings))
-            self._entry = key, head.as_bytes(connection), tail.as_bytes(connection)
-        return self._entry[1], self._entry[2]
+            self._last_statement = key, head.as_bytes(connection), tail.as_bytes(connection)
+        return self._last_statement[1], self._last_statement[2]
 
     @contextmanager
     def _explain_errors(self) -> Iterator[None]:
@@ -207,8 +207,8 @@ class PostgresMarks:
         before = self.read().get(mark.name)
         if before and self._watch and before.mark.grant != mark.grant:
             self._wait_for_older_holder(before.mark, self._watch)
-        # The holder that is overtaken now may still ask whether its last transaction was committed. For earlier
-        # holders that is forgotten: their passages are deleted, and `floor` says so.
+        # The holder that is overtaken now may still ask whether its last transaction was committed. Earlier holders
+        # no longer can: their passages are deleted, and `floor` says so.
         floor = before.mark.token if before else 0
         self.connection.execute(
             f"INSERT INTO {schema.SCHEMA}.mark AS m (gate, lease, token, grant_id, store, at, by, floor) "
@@ -223,7 +223,7 @@ class PostgresMarks:
         )
 
     def _wait_for_older_holder(self, old: Mark, watch: SealWatch) -> None:
-        """Lock the row. A session that keeps its share lock longer than `GRACE` is an older holder's, and is ended."""
+        """Lock the mark's row. A session that share-locks it for longer than `GRACE` is an older holder's: end it."""
         query = f"SELECT 1 FROM {schema.SCHEMA}.mark WHERE gate = %s AND lease = %s FOR UPDATE"
         values = (self._gate, old.name)
         self.connection.execute("SAVEPOINT old")
@@ -231,7 +231,7 @@ class PostgresMarks:
         try:
             self.connection.execute(query, values)
         except psycopg.errors.LockNotAvailable:
-            self.connection.execute("ROLLBACK TO old")  # sets the timeout back, too
+            self.connection.execute("ROLLBACK TO old")  # restores the timeout, too
             with watch.ending_blockers(self.connection):
                 self.connection.execute(query, values)
         else:
@@ -258,7 +258,7 @@ class PostgresMarks:
 
 
 def _modes(connection: psycopg.Connection[Any]) -> str:
-    """The modes that the user has set on the connection, as psycopg's own BEGIN would have them."""
+    """The modes that the user has set on the connection, as in psycopg's own BEGIN."""
     modes = []
     if connection.isolation_level is not None:
         modes.append(f"ISOLATION LEVEL {connection.isolation_level.name.replace('_', ' ')}")
@@ -270,5 +270,5 @@ def _modes(connection: psycopg.Connection[Any]) -> str:
 
 
 def _set(connection: psycopg.Connection[Any], setting: str, seconds: float) -> None:
-    """For this transaction alone."""
+    """Change a timeout for this transaction only."""
     connection.execute("SELECT set_config(%s, %s, true)", (setting, str(round(seconds * 1000))))

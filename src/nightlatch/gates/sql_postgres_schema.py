@@ -1,11 +1,11 @@
 """What the gate keeps in PostgreSQL: the marks, the check as a function of the server, and triggers that call it.
 
 The functions run with their owner's rights (SECURITY DEFINER), so that a user of a guarded table needs no rights on
-the marks. `enter` admits only callers that know a grant.
+the marks. `enter` admits only callers that know the current grant.
 
-Each gated transaction leaves a *passage*: a random number that it alone has written, and holds an advisory lock
-of that number until it ends. A holder that lost the reply to a COMMIT looks for the number. A transaction id would not
-do: a server that crashes hands out again those whose log it had not flushed.
+Each gated transaction writes a *passage*, a row with a random number, and holds an advisory lock on that number until
+it ends. A holder that lost the reply to a COMMIT looks for the number. A transaction id would not do: after a crash the
+server hands out again the ids whose log it had not flushed.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 SCHEMA = "nightlatch_gates"
 CURSOR = "nightlatch_gate"
-REFUSED = "NL073"  # SQLSTATE of what the triggers raise
+REFUSED = "NL073"  # SQLSTATE that the triggers raise
 
 ENTRY = "nightlatch_gates.enter(text, text, text, bigint, tid, bigint)"
 
 _CHECK = """FROM nightlatch_gates.mark m WHERE m.gate = its_gate
     AND m.token || ':' || m.grant_id || ':' || m.lease = claim {store}FOR SHARE"""
 
-_MADE = f"""
+_CREATE = f"""
 CREATE SCHEMA IF NOT EXISTS nightlatch_gates;
 CREATE TABLE IF NOT EXISTS nightlatch_gates.mark (gate text, lease text, token bigint NOT NULL, grant_id text NOT NULL,
     store text NOT NULL, at double precision NOT NULL, by text NOT NULL, PRIMARY KEY (gate, lease));
@@ -108,24 +108,25 @@ def exists(connection: Connection[Any]) -> bool:
 def ensure(connection: Connection[Any]) -> None:
     if not exists(connection):
         with connection.transaction():
-            connection.execute("SET LOCAL lock_timeout = '30s'")  # a process may be stopped in an older version's gate
-            # IF NOT EXISTS does not protect against another session that does the same at this moment.
+            # A process stopped in a transaction may hold locks on the tables of an older version.
+            connection.execute("SET LOCAL lock_timeout = '30s'")
+            # IF NOT EXISTS fails if another session creates the same at this moment.
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('nightlatch gates', 0))")
-            connection.execute(_MADE.encode())
+            connection.execute(_CREATE.encode())
 
 
 def install(connection: Connection[Any], gate: str, table: str) -> None:
-    """On the table, its partitions and its children by INHERITS: a statement on those does not fire its triggers."""
-    for each in _parts(connection, table):
-        others = [its for name, its in _all(connection) if name == each and its != gate]
+    """Put triggers on the table, its partitions and INHERITS children: writes to a child do not fire its parent's."""
+    for part in _parts(connection, table):
+        others = [other for name, other in _tables_and_gates(connection) if name == part and other != gate]
         if others:
-            raise UsageError(f"{each} already has the triggers of the gate {others[0]}: remove those first")
-        _drop(connection, each)
+            raise UsageError(f"{part} already has the triggers of the gate {others[0]}: remove those first")
+        _drop(connection, part)
         for trigger, verbs in (("nightlatch_write", "INSERT OR UPDATE OR DELETE"), ("nightlatch_truncate", "TRUNCATE")):
             connection.execute(
                 sql.SQL(
                     "CREATE TRIGGER {} BEFORE {} ON {} FOR EACH STATEMENT EXECUTE FUNCTION nightlatch_gates.guard({})"
-                ).format(sql.Identifier(trigger), sql.SQL(verbs), sql.SQL(each), sql.Literal(gate))
+                ).format(sql.Identifier(trigger), sql.SQL(verbs), sql.SQL(part), sql.Literal(gate))
             )
 
 
@@ -138,22 +139,22 @@ def remove(connection: Connection[Any], gate: str, tables: list[str]) -> list[st
 
 
 def guarded(connection: Connection[Any], gate: str) -> list[str]:
-    return [table for table, its in _all(connection) if its == gate]
+    return [table for table, its_gate in _tables_and_gates(connection) if its_gate == gate]
 
 
 def unguarded(connection: Connection[Any], gate: str) -> list[str]:
-    """Partitions and children of guarded tables that were added since."""
+    """Partitions and children that guarded tables got after `install`."""
     tables = guarded(connection, gate)
     return sorted({part for table in tables for part in _parts(connection, table)} - set(tables))
 
 
-def _all(connection: Connection[Any]) -> list[tuple[str, str]]:
+def _tables_and_gates(connection: Connection[Any]) -> list[tuple[str, str]]:
     rows = connection.execute(_GUARDED).fetchall()
     return [(table, arguments.removesuffix("\\000")) for table, arguments in rows]
 
 
 def _parts(connection: Connection[Any], table: str) -> list[str]:
-    """The table as the server writes it, quoted where it has to be, its partitions and its children."""
+    """The table, its partitions and its children, named as the server writes them: quoted where needed."""
     rows = connection.execute(_TREE, (table,)).fetchall()
     if not rows:
         raise UsageError(f"there is no table {table}: with a schema it is schema.table, and capitals need quotes")

@@ -1,7 +1,7 @@
 """Several statements in one message on the user's connection, below psycopg's cursors.
 
 A cursor costs as much as the check itself, and in its default mode psycopg would send a separate BEGIN and wait for
-it.
+its reply.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from psycopg import Connection
     from psycopg.pq.abc import PGconn, PGresult
 
-_FINE = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
+_SUCCESS = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 
 
 def ask(connection: Connection[Any], statements: bytes) -> list[PGresult]:
-    """The result of each. Raises psycopg's error for the first that failed; Ctrl-C cancels what is running."""
+    """Returns the result of each statement. Raises psycopg's error for the first that failed. Ctrl-C cancels them."""
     pgconn = connection.pgconn
     with connection.lock:
         pgconn.send_query(statements)
@@ -31,10 +31,10 @@ def ask(connection: Connection[Any], statements: bytes) -> list[PGresult]:
         except BaseException:
             if pgconn.status == pq.ConnStatus.OK:
                 pgconn.get_cancel().cancel()
-                _results(pgconn)  # or the connection could not even roll back
+                _results(pgconn)  # a connection with unread results cannot roll back
             raise
     for result in results:
-        if result.status not in _FINE:
+        if result.status not in _SUCCESS:
             raise error_from_result(result)
     return results
 

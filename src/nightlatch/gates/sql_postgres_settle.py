@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from ..core.model import Mark
 
-# The COMMIT may still be on its way; ending its session decides the transaction one way or the other. The session is
-# found by its lock on a random number, in the statement that ends it: a pid or a transaction id can be reused.
-_END = """SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1
+# The COMMIT may still be on its way to the server; ending its session decides the transaction. The session is found by
+# its lock on a random number, in the statement that ends it: a pid or a transaction id can be reused.
+_END_SESSION = """SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1
 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 AND (classid::bigint << 32 | objid::bigint) = %s"""
 
@@ -29,7 +29,7 @@ def settle(connect: Callable[[], Connection[Any]], number: int, gate: str, mark:
     deadline = clock.now() + 10.0
     with connect() as connection:
         # The server releases a transaction's locks only after what it committed is visible to all.
-        while connection.execute(_END, (number,)).fetchall():
+        while connection.execute(_END_SESSION, (number,)).fetchall():
             if clock.now() > deadline:
                 return None
             clock.sleep(0.05)

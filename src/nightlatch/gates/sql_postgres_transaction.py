@@ -1,4 +1,4 @@
-"""The user's transaction on PostgreSQL, from the check to its end, and what is known if its end fails."""
+"""The user's transaction on PostgreSQL, from the check to commit or rollback, and what is known if that fails."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from ..core.model import Mark
     from .sql_postgres import Postgres
 
-# By URL: passages (place in the table, number) of this process whose transactions have ended, to be written over.
+# By URL: passages (ctid, number) of this process's ended transactions. A new transaction overwrites one, so that the
+# table does not grow.
 _spare: dict[str, list[tuple[str, int]]] = {}
-os.register_at_fork(after_in_child=_spare.clear)  # otherwise parent and child would wait for each other at one row
+os.register_at_fork(after_in_child=_spare.clear)  # else parent and child would wait for each other
 
 _ENDED = (
     "the block ended its transaction by itself: what it wrote after that was not fenced, and {}. "
@@ -35,31 +36,31 @@ class PostgresTransaction:
     def __init__(self, database: Postgres, connection: psycopg.Connection[Any], gate: str, mark: Mark) -> None:
         self._database, self._connection = database, connection
         self._gate, self._mark = gate, mark
-        self._number = int.from_bytes(os.urandom(8)) >> 1
-        self._place = ""
+        self._number = int.from_bytes(os.urandom(8)) >> 1  # of our passage
+        self._ctid = ""
         self._spare = _spare.setdefault(database.url, [])
-        self._written_over: tuple[str, int] | None = None
-        self._inside = self._autocommit = False
+        self._free_passage: tuple[str, int] | None = None  # goes back to _spare at the end
+        self._inside = self._was_autocommit = False
 
     def begin(self, head: bytes, tail: bytes) -> bool:
-        """False, and rolled back, if the mark is not the gate's current one."""
+        """Begin and check. If the mark is not the gate's current one: roll back, and return False."""
         try:
-            self._written_over = self._spare.pop()
+            self._free_passage = self._spare.pop()
         except IndexError:
             spare = "NULL, NULL"
         else:
-            spare = "'{}', {}".format(*self._written_over)
-        self._autocommit = self._connection.autocommit
-        if self._autocommit:
+            spare = "'{}', {}".format(*self._free_passage)
+        self._was_autocommit = self._connection.autocommit
+        if self._was_autocommit:
             self._connection.autocommit = False
         # As inside connection.transaction(): psycopg refuses commit() and rollback() until the block is left.
         self._connection._num_transactions += 1
         self._inside = True
         _, row = ask(self._connection, head + f"{self._number}, {spare}".encode() + tail)
-        self._place = (row.get_value(0, 0) or b"").decode()
-        if not self._place:
+        self._ctid = (row.get_value(0, 0) or b"").decode()
+        if not self._ctid:
             self.rollback()
-        return bool(self._place)
+        return bool(self._ctid)
 
     def commit(self) -> None:
         pgconn = self._connection.pgconn
@@ -79,7 +80,7 @@ class PostgresTransaction:
 
     def _commit(self) -> None:
         try:
-            # Only the transaction that came through the gate has this cursor. If CLOSE fails, COMMIT is not read.
+            # Only the transaction that came through the gate has this cursor. If CLOSE fails, the server skips COMMIT.
             ask(self._connection, f"CLOSE {schema.CURSOR}; COMMIT".encode())
         except psycopg.Error as error:
             if isinstance(error, psycopg.errors.InvalidCursorName):
@@ -91,7 +92,7 @@ class PostgresTransaction:
                 raise  # the server refused: a deferred constraint, a serialization failure. Nothing was committed
             self._settle(error)
         else:
-            self._written_over = self._place, self._number
+            self._free_passage = self._ctid, self._number
 
     def _settle(self, error: psycopg.Error) -> None:
         """The reply was lost: ask the server whether the transaction was committed."""
@@ -121,16 +122,16 @@ class PostgresTransaction:
                 raise GateUnreachable(f"the transaction could not be rolled back: {one_line(error)}") from error
 
     def _leave(self) -> None:
-        """Roll back what is open, give the connection back as it was, and the passage to the next transaction."""
+        """Roll back what is open, restore the connection's settings, and free a passage for the next transaction."""
         if self._inside:
             self._inside = False
             self._connection._num_transactions -= 1
-            if self._written_over:
-                self._spare.append(self._written_over)
+            if self._free_passage:
+                self._spare.append(self._free_passage)
         if not self._connection.closed:
             if self._connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:
                 self._connection.rollback()
-            if self._autocommit:
+            if self._was_autocommit:
                 self._connection.autocommit = True
 
     def cut_off(self) -> bool:

@@ -22,8 +22,8 @@ SEAL = "nightlatch seal"  # application_name of our own sessions
 
 _LOOK_EVERY = 0.1  # seconds
 
-# A seal that waits for a transaction waits for one that has locked the mark's row, under an older mark. Waits of other
-# kinds (for a table, for another seal) are legitimate, and end no session.
+# If a seal waits for a transaction, that one has locked the mark's row under an older mark. Waits of other kinds (for a
+# table, for another seal) are legitimate, and end no session.
 _BLOCKERS = """
 SELECT a.pid, a.usename, a.application_name, a.client_addr::text, a.state{ended}
 FROM pg_locks l, unnest(pg_blocking_pids(l.pid)) AS blocker (pid)
@@ -43,7 +43,7 @@ class SealWatch:
     def ending_blockers(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
         """While the block waits for a lock on `connection`, end the session that holds it."""
         thread = threading.Thread(
-            target=self._look, args=(connection.info.backend_pid,), name="nightlatch-watch", daemon=True
+            target=self._watch, args=(connection.info.backend_pid,), name="nightlatch-watch", daemon=True
         )
         thread.start()
         try:
@@ -60,7 +60,7 @@ class SealWatch:
             self._done.set()
             thread.join()
 
-    def _look(self, sealer: int) -> None:
+    def _watch(self, sealer: int) -> None:
         try:
             with self._connect() as connection:
                 while not self._done.wait(_LOOK_EVERY):
@@ -71,7 +71,7 @@ class SealWatch:
             )
 
     def _end(self, connection: psycopg.Connection[Any], values: tuple[int, str]) -> None:
-        """Find and end them in one statement: a pid that was read before may be another session's by now."""
+        """Find and end the blockers in one statement: a pid read by an earlier one may be another session's by now."""
         try:
             blockers = connection.execute(_BLOCKERS.format(ended=", pg_terminate_backend(a.pid)"), values).fetchall()
         except psycopg.errors.InsufficientPrivilege:

@@ -1,7 +1,7 @@
 """The SQL gate on SQLite: marks in the user's database file, checked inside BEGIN IMMEDIATE.
 
-Before that, gated transactions queue on a lock file beside the database. SQLite does not reveal which process has
-its write lock; the file does, so that a holder stopped inside its transaction can be found and killed.
+Gated transactions first queue on a lock file beside the database. SQLite does not reveal which process has its write
+lock; the lock file does, so that a holder stopped inside its transaction can be found and killed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..core.fence import KeptMark, Refusal
 
 PATIENCE = 30.0  # seconds to wait for a turn to write
-KEEP = 1000  # refusals of one gate
+KEEP = 1000  # refusals kept for each gate
 
 _TABLES = (
     """CREATE TABLE IF NOT EXISTS nightlatch_mark (gate TEXT NOT NULL, lease TEXT NOT NULL, token INTEGER NOT NULL,
@@ -41,7 +41,7 @@ _TABLES = (
 
 
 class Sqlite:
-    """A database file of this machine."""
+    """A database file on this machine's disk."""
 
     def __init__(self, path: str) -> None:
         self.path = os.path.realpath(path)
@@ -68,26 +68,26 @@ class Sqlite:
         return cls(path)
 
     def exclusive(self, gate: str, mark: Mark | None) -> Any:
-        """With a mark: it must be the database that was sealed before. Without: a person has decided that it is."""
+        """With a mark, the file must be the database that was sealed before; without, a person adopts what is there."""
         return self._exclusive(gate, expected=mark is not None)
 
     @contextmanager
     def _exclusive(self, gate: str, *, expected: bool) -> Iterator[SqliteMarks]:
-        """A transaction on a separate connection, so that the settings of the user's one do not matter."""
+        """A transaction on a separate connection, so that the settings of the user's connection do not matter."""
         if expected:
-            self._expect(gate)
+            self._check_not_missing(gate)
         else:
             presence.forget(self.path)
         with self._own_connection(create=True) as connection, self._locked(), self._explain_errors():
             connection.execute("BEGIN IMMEDIATE")
             for statement in _TABLES:
                 connection.execute(statement)
-            (its_id,) = connection.execute("SELECT id FROM nightlatch_database").fetchone()
-            if presence.recall(self.path) not in ("", its_id):
+            (database_id,) = connection.execute("SELECT id FROM nightlatch_database").fetchone()
+            if presence.recall(self.path) not in ("", database_id):
                 raise self._gone("is another database than the one that was sealed here", gate)
             yield SqliteMarks(connection, gate)
             connection.execute("COMMIT")
-            presence.remember(self.path, its_id)
+            presence.remember(self.path, database_id)
 
     def enter(self, connection: Any, gate: str, mark: Mark) -> SqliteTransaction | None:
         if not isinstance(connection, sqlite3.Connection):
@@ -138,7 +138,7 @@ class Sqlite:
             return triggers.guarded(connection, gate)
 
     def unguarded(self, gate: str) -> list[str]:
-        return []  # a table of SQLite has no parts
+        return []  # SQLite has neither partitions nor INHERITS
 
     @contextmanager
     def _own_connection(self, *, create: bool = False) -> Iterator[sqlite3.Connection]:
@@ -149,7 +149,7 @@ class Sqlite:
             raise UsageError(f"there is no database {self.path}")
         with self._explain_errors():
             if create:
-                self._make()
+                self._create_file()
             connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None)
         try:
             # EXTRA: without it a power failure could bring back a deleted journal, and with it the old mark.
@@ -158,20 +158,20 @@ class Sqlite:
         finally:
             connection.close()  # rolls back what is not committed
 
-    def _make(self) -> None:
-        """Made before its lock file: a lock file alone means that a database is missing."""
+    def _create_file(self) -> None:
+        """Create the database file, before its lock file: a lock file alone means that the database is missing."""
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
         except FileExistsError:
             pass
 
-    def _expect(self, gate: str) -> None:
-        """A missing database is not an empty one: a mark on the empty mount point would not protect the disk itself."""
+    def _check_not_missing(self, gate: str) -> None:
+        """Raise if a database sealed here is missing: a new one on the empty mount point would not protect it."""
         if os.path.exists(self.path):
             return
         if not os.path.isdir(os.path.dirname(self.path)):
             raise self._gone("is not there, nor is its folder", gate)
-        # Looked at again afterwards: another process may be making the database at this moment.
+        # The path is checked again last: another process may be creating the database at this moment.
         if (os.path.exists(self.lock_path) or presence.recall(self.path)) and not os.path.exists(self.path):
             raise self._gone("is gone: it was sealed here before", gate)
 
@@ -184,8 +184,8 @@ class Sqlite:
     def _take_lock(self) -> filelock.FairLock:
         lock = filelock.FairLock(self.lock_path)
         with self._explain_errors():
-            mine = lock.acquire_from_stopped(PATIENCE)
-        if not mine:
+            acquired = lock.acquire_from_stopped(PATIENCE)
+        if not acquired:
             holder = lock.holder()
             raise GateUnreachable(
                 f"{self.path} has been locked for {PATIENCE:.0f} s by a gated transaction"

@@ -1,4 +1,4 @@
-"""The user's transaction on SQLite, from the check to its end, and what is known if its end fails."""
+"""The user's transaction on SQLite, from the check to commit or rollback, and what is known if that fails."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ _CHECK = (
     f"SELECT {triggers.FUNCTION}(?1) FROM nightlatch_mark WHERE gate = ?1 AND lease = ?2 AND token = ?3 "
     f"AND grant_id = ?4 AND store = ?5"
 )
-
-
 _SAVEPOINT = "nightlatch_gate"
 _ENDED = (
     "the block ended its transaction by itself: what it wrote after that was not fenced, and {}. "
@@ -31,7 +29,7 @@ class SqliteTransaction:
     def __init__(self, connection: sqlite3.Connection, lock: FairLock, gate: str, mark: Mark) -> None:
         self._connection, self._lock = connection, lock
         self._gate, self._mark = gate, mark
-        self._autocommit = False
+        self._was_autocommit = False
 
     def admitted(self) -> bool:
         """Is the mark the gate's current one? Then the triggers admit it on this connection."""
@@ -42,7 +40,7 @@ class SqliteTransaction:
             cursor = self._connection.cursor()
             cursor.row_factory = None
             try:
-                return cursor.execute(_CHECK, values).fetchone() is not None and self._tie()
+                return cursor.execute(_CHECK, values).fetchone() is not None and self._set_savepoint()
             except sqlite3.OperationalError as error:
                 if "no such table" in str(error):
                     return False
@@ -51,11 +49,11 @@ class SqliteTransaction:
                 triggers.define(self._connection)
         raise AssertionError("a function that was defined is not there")
 
-    def _tie(self) -> bool:
-        """Set a savepoint by which `commit` recognises this transaction, and keep later ones from autocommitting."""
+    def _set_savepoint(self) -> bool:
+        """Set a savepoint by which `commit` recognises this transaction, and turn autocommit off for later ones."""
         self._connection.execute(f"SAVEPOINT {_SAVEPOINT}")
-        self._autocommit = self._connection.isolation_level is None
-        if self._autocommit:
+        self._was_autocommit = self._connection.isolation_level is None
+        if self._was_autocommit:
             self._connection.isolation_level = "IMMEDIATE"
         return True
 
@@ -69,14 +67,14 @@ class SqliteTransaction:
 
     def _commit(self) -> None:
         try:
-            self._connection.execute(f"RELEASE {_SAVEPOINT}")  # it lives exactly as long as the transaction
+            self._connection.execute(f"RELEASE {_SAVEPOINT}")  # the savepoint lives exactly as long as the transaction
         except sqlite3.OperationalError as error:
             if "no such savepoint" not in str(error):
                 raise  # a statement of the block is still running
             rolled_back = "has been rolled back, but for what a script wrote (executescript commits by itself)"
             raise UsageError(_ENDED.format(rolled_back)) from error
         try:
-            self._connection.execute("COMMIT")  # connection.commit() does nothing on one with autocommit=True
+            self._connection.execute("COMMIT")  # connection.commit() does nothing with autocommit=True
         except sqlite3.Error as error:
             if self._connection.in_transaction:
                 raise  # still open: so it certainly was not committed
@@ -92,14 +90,14 @@ class SqliteTransaction:
             raise GateUnreachable(f"the transaction could not be rolled back: {error}. Close the connection") from error
 
     def cut_off(self) -> bool:
-        return False  # only its own process can end a transaction of SQLite
+        return False  # only its own process can end a SQLite transaction
 
     def _leave(self) -> None:
         """Roll back what is open, and restore the connection's settings."""
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-            if self._autocommit:
+            if self._was_autocommit:
                 self._connection.isolation_level = None
         finally:
             triggers.forget(self._connection)

@@ -1,7 +1,7 @@
 """Triggers that refuse writes to a table of SQLite that bypass its gate.
 
 They call a function that exists only on connections that a gate has used. The sqlite3 shell, or a program
-that opens the file without the gate, does not have it, and every change fails there.
+that opens the file without the gate, does not have that function, so every change fails there.
 """
 
 from __future__ import annotations
@@ -32,41 +32,43 @@ def forget(connection: sqlite3.Connection) -> None:
 
 
 def define(connection: sqlite3.Connection) -> None:
-    """Once for a connection: defining it again would make SQLite prepare every statement again."""
+    """Define that function. Once for each connection: again would make SQLite prepare every statement again."""
     key = id(connection)
 
     def token(gate: str) -> str | None:
-        its, mark = _current.get(key, ("", ""))
-        return mark if its == gate else None
+        current_gate, mark = _current.get(key, ("", ""))
+        return mark if current_gate == gate else None
 
     connection.create_function(FUNCTION, 1, token)
 
 
 def install(connection: sqlite3.Connection, gate: str, table: str) -> None:
-    table = _spelled(connection, table)
-    others = [its for its in _gates(connection, table) if its != gate]
+    table = _stored_name(connection, table)
+    others = [other for other in _gates_of(connection, table) if other != gate]
     if others:
         raise UsageError(f"{table} already has the triggers of the gate {others[0]}: remove those first")
     remove(connection, gate, [table])
-    refusal = _text(
+    refusal = _literal(
         f"nightlatch: {table} is behind the gate {gate}, and the token that was offered is not its current one. "
         f"Nothing was written. Write inside gates.Sql({gate!r}).transaction(connection, lease)"
     )
     for verb in _VERBS:
+        trigger = _identifier(_trigger_name(gate, table, verb))
         connection.execute(
-            f"CREATE TRIGGER {_name(_trigger(gate, table, verb))} BEFORE {verb.upper()} ON {_name(table)} BEGIN "
+            f"CREATE TRIGGER {trigger} BEFORE {verb.upper()} ON {_identifier(table)} BEGIN "
             f"SELECT RAISE(ABORT, {refusal}) WHERE NOT EXISTS (SELECT 1 FROM nightlatch_mark "
-            f"WHERE gate = {_text(gate)} AND token || ':' || grant_id || ':' || lease = {FUNCTION}({_text(gate)})); END"
+            f"WHERE gate = {_literal(gate)} AND token || ':' || grant_id || ':' || lease = "
+            f"{FUNCTION}({_literal(gate)})); END"
         )
 
 
 def remove(connection: sqlite3.Connection, gate: str, tables: list[str]) -> list[str]:
-    """Drop the triggers of the gate from these tables, or from all; returns from which."""
+    """Drop the triggers of the gate from these tables, or from all; returns the tables that had them."""
     wanted = [table.lower() for table in tables]
     found = [table for table in guarded(connection, gate) if not wanted or table.lower() in wanted]
     for table in found:
         for verb in _VERBS:
-            connection.execute(f"DROP TRIGGER IF EXISTS {_name(_trigger(gate, table, verb))}")
+            connection.execute(f"DROP TRIGGER IF EXISTS {_identifier(_trigger_name(gate, table, verb))}")
     return found
 
 
@@ -79,7 +81,7 @@ def guarded(connection: sqlite3.Connection, gate: str) -> list[str]:
     return [table for (table,) in rows]
 
 
-def _gates(connection: sqlite3.Connection, table: str) -> list[str]:
+def _gates_of(connection: sqlite3.Connection, table: str) -> list[str]:
     rows = connection.execute(
         "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ? AND name LIKE 'nightlatch:%:insert'",
         (table,),
@@ -87,7 +89,7 @@ def _gates(connection: sqlite3.Connection, table: str) -> list[str]:
     return [name.removeprefix("nightlatch:").removesuffix(f":{table}:insert") for (name,) in rows]
 
 
-def _spelled(connection: sqlite3.Connection, table: str) -> str:
+def _stored_name(connection: sqlite3.Connection, table: str) -> str:
     """The table's name as it was created, since SQLite ignores case. Raises if it cannot have triggers."""
     row = connection.execute(
         "SELECT name, type, sql FROM sqlite_master WHERE name = ? COLLATE NOCASE", (table,)
@@ -100,13 +102,13 @@ def _spelled(connection: sqlite3.Connection, table: str) -> str:
     return str(row[0])
 
 
-def _trigger(gate: str, table: str, verb: str) -> str:
+def _trigger_name(gate: str, table: str, verb: str) -> str:
     return f"nightlatch:{gate}:{table}:{verb}"
 
 
-def _name(text: str) -> str:
+def _identifier(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def _text(text: str) -> str:
+def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from ..store.git.repository import Repository
 
-_LOCAL = 300.0  # seconds for a git that talks to no remote: a rebase of many commits
-_OURS = re.compile(r"^Nightlatch-(Job|Run|Attempt|Token): .*\n?", re.MULTILINE)
-_REMOTE = 900.0  # and for one that does: a push of much, with the hooks of both sides
+_LOCAL_TIMEOUT = 300.0  # seconds: a rebase of many commits takes long
+_OUR_TRAILERS = re.compile(r"^Nightlatch-(Job|Run|Attempt|Token): .*\n?", re.MULTILINE)
+_REMOTE_TIMEOUT = 900.0  # seconds: a large push, with the hooks of both sides
 
 
 class Worktree:
@@ -30,14 +30,14 @@ class Worktree:
         `guard`: a folder of `git_guard.make`, for a repository whose own settings and hooks are not trusted."""
         self.folder = os.path.abspath(folder)
         self._config = ("-c", f"include.path={config}") if config else ()
-        # Unlike the store's pushes, these are the holder's work and end with it.
+        # Unlike the store's git, this one belongs to the holder's process tree, and is killed with it.
         self._env = {**environment(), **{name: os.environ[name] for name in (tree.LINEAGE,) if name in os.environ}}
         self._env.pop(store_url.ENV, None)  # the repository's hooks must not see the store's password
         self._guard = guard
         self._settings = [word for text in git_guard.SETTINGS for word in ("-c", text)] if guard else []
         if guard:
             self._env |= git_guard.environment(self.folder, guard)
-        # There is nobody to edit anything.
+        # Nobody is there to use an editor.
         self._env |= {"GIT_EDITOR": "true", "GIT_SEQUENCE_EDITOR": "true"}
 
     def branch(self) -> str:
@@ -54,17 +54,17 @@ class Worktree:
         return out
 
     def set_tip(self, commit: str) -> None:
-        """Name another commit with the same files as the tip."""
+        """Point HEAD to another commit, which has the same files as the tip."""
         code, _, err = self.run("update-ref", "HEAD", commit)
         if code:
             raise GateUnreachable(f"HEAD of {self.folder} could not be set to {commit} ({_last_line(err)})")
 
     def remove_locks(self) -> None:
-        """Remove the lock files of a git that was killed here: no later one would start. Only for a folder that nobody
-        else works in."""
+        """Remove the lock files of a git that was killed here: they would make every later git fail. Only for a folder
+        that nobody else works in."""
         top = os.path.join(self.folder, ".git")
         for folder, folders, files in () if os.path.islink(top) else os.walk(top):
-            folders[:] = [one for one in folders if one != "objects"]
+            folders[:] = [name for name in folders if name != "objects"]
             for name in files:
                 if name.endswith(".lock"):
                     os.unlink(os.path.join(folder, name))
@@ -79,7 +79,7 @@ class Worktree:
         return self.run("merge-base", "--is-ancestor", ancestor, commit)[0] == 0
 
     def merge_base(self, url: str, ref: str, base: str, tip: str) -> str:
-        """The newest commit that `base`, the branch's tip, and `tip` share; "" if none. Fetches `base` if needed."""
+        """The newest commit that `tip` shares with `base`, the remote branch; "" if none. Fetches `base` if needed."""
         code, out, _ = self.run("merge-base", base, tip)
         if code > 1:  # base is not here yet
             self.fetch(url, ref, base)
@@ -90,19 +90,19 @@ class Worktree:
         """Fetch the branch, unless the commit `wanted` is here already."""
         if self.run("cat-file", "-e", f"{wanted}^{{commit}}")[0] == 0:
             return
-        code, _, err = self.fetch_into(url, ref, timeout=_REMOTE)
+        code, _, err = self.fetch_into(url, ref, timeout=_REMOTE_TIMEOUT)
         if code:
             raise GateUnreachable(f"{ref} of {url} could not be fetched ({_last_line(err)}). Nothing was pushed")
 
-    def fetch_into(self, url: str, ref: str, kept: str = "", *, timeout: float) -> tuple[int, str, str]:
-        """`git fetch` of one ref, kept under the name `kept` if there is one."""
+    def fetch_into(self, url: str, ref: str, local_ref: str = "", *, timeout: float) -> tuple[int, str, str]:
+        """`git fetch` one ref, and store it as `local_ref`, if given; returns what `run` does."""
         words = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--", url)
-        return self.run(*self._config, *words, f"+{ref}:{kept}" if kept else ref, timeout=timeout)
+        return self.run(*self._config, *words, f"+{ref}:{local_ref}" if local_ref else ref, timeout=timeout)
 
     def rebase_onto(self, base: str, branch: str) -> str:
-        """Rebase our commits onto `base`; returns the new tip. On `Conflict` everything is as it was before.
+        """Rebase our commits onto `base`; returns the new tip. Raises `Conflict`, with everything as it was before.
 
-        If a merge is among them, `base` is merged in instead: a rebase drops merge commits, and what only they have.
+        If our commits include a merge, `base` is merged instead: a rebase would drop merges, and what only they change.
         """
         before, words = self.tip(), ["-c", "rebase.autoStash=true", "rebase", "--quiet", base]
         if self.run("rev-list", "--merges", "--count", f"{base}..{before}")[1] != "0":
@@ -135,7 +135,7 @@ class Worktree:
         )
 
     def add_trailers(self, tip: str, trailers: Mapping[str, str]) -> str:
-        """The same commit with trailers that say where it came from, as the new HEAD.
+        """Add trailers that say where the tip came from; returns the new commit, which is HEAD then.
 
         A commit with a signature, or one that others already have, is returned unchanged.
         """
@@ -145,55 +145,57 @@ class Worktree:
         head, _, message = content.partition("\n\n")
         if "\ngpgsig" in head or self._is_shared(tip):
             return tip
-        signed = self._with_trailers(message, trailers)
-        if signed.strip() == message.strip():
+        new_message = self._with_trailers(message, trailers)
+        if new_message.strip() == message.strip():
             return tip
-        made = self._write(f"{head}\n\n{signed}")
-        # The files are the same, so the checkout stays valid. Only if nothing else has moved HEAD meanwhile.
-        self.run("update-ref", "-m", "nightlatch push: trailers", "HEAD", made, tip)
-        return made
+        new_tip = self._write_commit(f"{head}\n\n{new_message}")
+        # The files are the same, so the checkout stays valid. Git sets HEAD only if it is still `tip`.
+        self.run("update-ref", "-m", "nightlatch push: trailers", "HEAD", new_tip, tip)
+        return new_tip
 
     def _is_shared(self, tip: str) -> bool:
-        """Does a remote branch or a tag contain it? Then others may have it."""
+        """Does a remote-tracking branch or a tag contain the commit? Then others may have it."""
         return bool(self.run("for-each-ref", "--count=1", "--contains", tip, "refs/remotes", "refs/tags")[1])
 
     def _with_trailers(self, message: str, trailers: Mapping[str, str]) -> str:
-        """In place of those it has: a command may reuse an earlier commit's message, which says that it completed an
-        attempt."""
+        """The message with these trailers instead of earlier ones of ours: a command may reuse the message of a commit
+        that another attempt pushed."""
         words = [word for name, text in trailers.items() for word in ("--trailer", f"{name}: {text}")]
-        plain = f"{_OURS.sub('', message).rstrip()}\n"
+        plain = f"{_OUR_TRAILERS.sub('', message).rstrip()}\n"
         code, out, _ = self.run("interpret-trailers", "--no-divider", "--if-missing", "add", *words, stdin=plain)
         return message if code else f"{out}\n"
 
-    def _write(self, commit: str) -> str:
-        code, made, err = self.run("hash-object", "-t", "commit", "-w", "--stdin", stdin=commit)
+    def _write_commit(self, commit: str) -> str:
+        code, oid, err = self.run("hash-object", "-t", "commit", "-w", "--stdin", stdin=commit)
         if code:
             reason = _last_line(err) or "git says nothing"
             raise GateUnreachable(f"no commit can be written in {self.folder} ({reason}). Nothing was pushed")
-        return made
+        return oid
 
     def push(self, repository: Repository, words: Sequence[str]) -> tuple[int, str, str]:
         """`git push` from here, of objects that are here or in the gate's own repository."""
         env = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": os.path.join(repository.folder, "objects")}
-        return self.run(*self._config, "push", "--porcelain", "--no-follow-tags", *words, timeout=_REMOTE, env=env)
+        return self.run(
+            *self._config, "push", "--porcelain", "--no-follow-tags", *words, timeout=_REMOTE_TIMEOUT, env=env
+        )
 
     def run(
-        self, *words: str, stdin: str = "", timeout: float = _LOCAL, env: Mapping[str, str] | None = None
+        self, *words: str, stdin: str = "", timeout: float = _LOCAL_TIMEOUT, env: Mapping[str, str] | None = None
     ) -> tuple[int, str, str]:
-        """(exit code, stdout, stderr). Raises `program.Unfinished` if it hangs."""
+        """Run git; returns (exit code, stdout, stderr). Raises `program.Unfinished` after `timeout` seconds."""
         if self._guard:
             git_guard.check(self.folder, self._guard)
         argv = ["git", "-C", self.folder, *self._settings, *words]
-        fed = stdin.encode(errors="surrogateescape")  # a message may be in any encoding
+        input_bytes = stdin.encode(errors="surrogateescape")  # a commit message may be in any encoding
         try:
-            code, out, err = program.run(argv, env={**self._env, **(env or {})}, stdin=fed, timeout=timeout)
+            code, out, err = program.run(argv, env={**self._env, **(env or {})}, stdin=input_bytes, timeout=timeout)
         except FileNotFoundError as error:
             raise GateUnreachable("git is not installed: install git 2.24 or newer") from error
         return code, out.decode(errors="surrogateescape").strip("\n"), err.decode(errors="replace")
 
 
 def _untracked_in_the_way(err: str) -> list[str]:
-    """The files that git refuses to overwrite: indented, below a line that says so. (Our git speaks English.)"""
+    """The files that git refuses to overwrite. It lists them, indented, below this line (in English: LC_ALL=C)."""
     _, found, below = err.partition("untracked working tree files would be")
     lines = below.splitlines()[1:] if found else []
     end = next((number for number, line in enumerate(lines) if not line.startswith("\t")), len(lines))

@@ -6,7 +6,7 @@
         def open(self):
             return MyStore("my://…")
 
-Plain classes with plain asserts: pytest collects them, and `run` does without it. May import every layer.
+Plain classes with plain asserts: pytest collects them, and `run` runs them without pytest. May import every layer.
 """
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ from ..system import identity
 
 
 class AgentConformance:
-    """Everything an adapter has to show. Derive from it, and say how to `make_adapter` and how to count what `begun`.
-    The other hooks make more of it tested; without them those tests are skipped."""
+    """Everything an adapter has to show. Derive from it, and define `make_adapter` and `begun`. The other hooks are
+    optional: without one, the tests that need it are skipped."""
 
-    patience = 10.0  # seconds for a cancel to take
+    patience = 10.0  # seconds for a cancel to take effect
 
     def make_adapter(self) -> Any:
         raise NotImplementedError("say how to make the adapter: def make_adapter(self): return MyAdapter({})")
@@ -35,7 +35,7 @@ class AgentConformance:
         raise NotImplementedError("say how often the vendor began work for ask.labels['nightlatch_launch']")
 
     def make_ask(self) -> Ask:
-        """A launch that goes on until it is cancelled."""
+        """A launch whose agent works until it is cancelled."""
         launch = label("conformance", identity.new_id())
         return Ask(
             agent="conformance",
@@ -46,29 +46,30 @@ class AgentConformance:
         )
 
     def lost_reply(self) -> AbstractContextManager[None]:
-        """Inside, the vendor acts on a launch, and its reply is lost."""
-        raise unittest.SkipTest("nothing loses a reply here")
+        """A context in which the vendor acts on a launch, but its reply is lost."""
+        raise unittest.SkipTest("`lost_reply` is not defined")
 
     def out_of_order(self) -> AbstractContextManager[None]:
-        """Inside, the vendor answers what is only read with 503."""
-        raise unittest.SkipTest("nothing puts the vendor out of order here")
+        """A context in which the vendor answers every read with 503."""
+        raise unittest.SkipTest("`out_of_order` is not defined")
 
     def works(self, handle: str) -> bool:
-        """Does the agent work, as the vendor itself sees it?"""
-        raise unittest.SkipTest("nothing tells here whether an agent works")
+        """Is the agent at work, by the vendor's own account?"""
+        raise unittest.SkipTest("`works` is not defined")
 
     def finish(self, handle: str) -> None:
-        """Let the agent come to its end."""
-        raise unittest.SkipTest("nothing ends an agent here")
+        """Make the agent finish its work."""
+        raise unittest.SkipTest("`finish` is not defined")
 
     def odd(self, handle: str) -> None:
-        """Have the vendor show a state that nobody knows."""
-        raise unittest.SkipTest("nothing shows an unknown state here")
+        """Make the vendor show a state that the adapter does not know."""
+        raise unittest.SkipTest("`odd` is not defined")
 
-    # ── at hand ──
+    # ── helpers ──
 
     @contextmanager
     def launched(self) -> Iterator[tuple[Any, Ask, str]]:
+        """(adapter, ask, handle) of an agent at work; it is cancelled when the context ends."""
         adapter, ask = self.make_adapter(), self.make_ask()
         handle = self._launch(adapter, ask)
         try:
@@ -81,6 +82,7 @@ class AgentConformance:
         return str(adapter.launch(ask, prepare(ask) if prepare else ""))
 
     def _ended(self, adapter: Any, handle: str) -> Seen:
+        """Poll until the agent has ended; returns what the last poll showed."""
         deadline = time.monotonic() + self.patience
         while time.monotonic() < deadline:
             try:
@@ -103,7 +105,7 @@ class AgentConformance:
         adapter, ask = self.make_adapter(), self.make_ask()
         prepare = can(adapter, "prepare")
         if prepare is None:
-            raise unittest.SkipTest("it prepares nothing")
+            raise unittest.SkipTest("the adapter has no `prepare`")
         prepare(ask)
         prepare(ask)
         assert self.begun(ask) == 0
@@ -127,7 +129,7 @@ class AgentConformance:
         with self.launched() as (adapter, ask, handle):
             find = can(adapter, "find")
             if find is None:
-                raise unittest.SkipTest("nothing finds it: a lost reply is in doubt")
+                raise unittest.SkipTest("the adapter has no `find`: a lost reply is in doubt")
             deadline = time.monotonic() + adapter.lag + 5.0
             while (found := find(ask, "")) in (None, UNKNOWN) and time.monotonic() < deadline:
                 time.sleep(0.1)
@@ -138,13 +140,13 @@ class AgentConformance:
         with self.launched() as (adapter, ask, _):
             find = can(adapter, "find")
             if find is None:
-                raise unittest.SkipTest("nothing finds it: a lost reply is in doubt")
+                raise unittest.SkipTest("the adapter has no `find`: a lost reply is in doubt")
             with self.out_of_order():
                 try:
                     found = find(ask, "")
                 except Unclear:
                     return
-            assert found is not None, "it cannot have looked, and said that there is none"
+            assert found is not None, "`find` could not read anything, and still returned None"
 
     def test_what_cannot_be_read_has_not_ended(self) -> None:
         with self.launched() as (adapter, _, handle), self.out_of_order():
@@ -165,7 +167,7 @@ class AgentConformance:
         with self.launched() as (adapter, _, handle):
             adapter.cancel(handle)
             self._ended(adapter, handle)
-            assert not self.works(handle), "it was shown as ended while it worked on"
+            assert not self.works(handle), "poll showed it as ended while it still worked"
 
     def test_a_cancel_may_be_sent_twice(self) -> None:
         with self.launched() as (adapter, _, handle):

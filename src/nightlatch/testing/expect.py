@@ -1,4 +1,4 @@
-"""What the suites share: waiting for a condition, expecting an error, acting at the same time, another wall clock."""
+"""What the suites share: waiting for a condition, expecting an error, acting at once, shifting the wall clock."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def raises(kind: type[E], call: Callable[P, object], *args: P.args, **named: P.k
     """Call it, and return the error that it must raise. Any other error is passed on."""
     try:
         result = call(*args, **named)
-    except kind as refusal:
-        return refusal
+    except kind as error:
+        return error
     raise AssertionError(f"{kind.__name__} was expected, and it returned {result!r}")
 
 
@@ -29,23 +29,23 @@ def until(condition: Callable[[], T], seconds: float, what: str) -> T:
     while True:
         if result := condition():
             return result
-        assert time.monotonic() < deadline, f"waited {seconds:.0f} s, but not: {what}"
+        assert time.monotonic() < deadline, f"waited {seconds:.0f} s, in vain: {what}"
         time.sleep(0.01)
 
 
 def together(action: Callable[[A], T], actors: Sequence[A]) -> list[T | BaseException]:
-    """All act at once, each in its own thread. Returns what each returned or raised, in their order."""
+    """Call `action` for all actors at once, each in a thread. Returns what each call returned or raised, in order."""
     outcomes: list[T | BaseException] = [AssertionError("it did not end")] * len(actors)
     start = threading.Barrier(len(actors))
 
-    def go(place: int, actor: A) -> None:
+    def act(index: int, actor: A) -> None:
         start.wait()
         try:
-            outcomes[place] = action(actor)
-        except BaseException as error:  # noqa: BLE001  it is handed to the caller
-            outcomes[place] = error
+            outcomes[index] = action(actor)
+        except BaseException as error:  # noqa: BLE001  the caller gets it
+            outcomes[index] = error
 
-    threads = [threading.Thread(target=go, args=item, daemon=True) for item in enumerate(actors)]
+    threads = [threading.Thread(target=act, args=item, daemon=True) for item in enumerate(actors)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -54,14 +54,14 @@ def together(action: Callable[[A], T], actors: Sequence[A]) -> list[T | BaseExce
 
 
 def timed(call: Callable[[], object]) -> float:
-    """How long it takes."""
+    """How many seconds the call takes."""
     started = time.monotonic()
     call()
     return time.monotonic() - started
 
 
 def moments(span: float, rounds: int) -> list[float]:
-    """Delays spread over `span`, so that a race run once for each meets the other side at every stage of its work."""
+    """Delays spread over `span`: a race run with each of them meets the other side at every stage of its work."""
     return [span * (turn + 0.5) / rounds for turn in range(rounds)]
 
 

@@ -1,4 +1,4 @@
-"""Run a suite without pytest: every test of a class, and what failed."""
+"""Run a suite without pytest: every test of a class; what failed is yielded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(suite: type) -> Iterator[Failure]:
 
     A test that does not apply (it raises `unittest.SkipTest`) is not a failure.
     """
-    for test in [word for word in dir(suite) if word.startswith("test_")]:
+    for test in [name for name in dir(suite) if name.startswith("test_")]:
         case = suite()
         started = time.monotonic()
         try:

@@ -1,4 +1,4 @@
-"""The conformance suite for gates, a file a topic."""
+"""The conformance suite for gates, a file for each topic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .writes import Writes
 class GateConformance(Seals, Strangers, Writes, GateRaces):
     """Everything a gate has to show. Derive from it, and say how to `make_gate`, `write` and `read`.
 
-    How another machine makes the gate again from its URL is `reopen`, `nightlatch.gates.open` by default.
+    `reopen` makes the gate again from its URL, as another machine does; by default with `nightlatch.gates.open`.
     """
 
 

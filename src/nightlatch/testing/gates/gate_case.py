@@ -1,4 +1,4 @@
-"""The base of the tests of a gate: what its author declares, and helpers."""
+"""The base class of the tests of a gate: what the gate's author defines, and helpers."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ BY = "conformance@here"
 
 
 class GateCase:
-    racers = 4  # how many do the same thing at once
+    racers = 4  # how many threads do the same thing at once
     rounds = 5  # how often a race is run
 
     def make_gate(self) -> Any:
-        """The gate on a target for this test. Called again in the same test: another handle on that target."""
+        """A gate on this test's target. If a test calls it again: another handle on the same target."""
         raise NotImplementedError("say how to make the gate: def make_gate(self): return MyGate(…)")
 
     def write(self, gate: Any, mark: Mark, content: bytes) -> None:
@@ -32,14 +32,14 @@ class GateCase:
         """The gate as another machine makes it, from nothing but the URL in the store's registry."""
         return gates.open(url)
 
-    # At hand:
+    # Helpers:
 
     @property
     def gate(self) -> Any:
-        made = self.__dict__
-        if "_gate" not in made:
-            made["_gate"] = self.make_gate()
-        return made["_gate"]
+        attributes = self.__dict__
+        if "_gate" not in attributes:
+            attributes["_gate"] = self.make_gate()
+        return attributes["_gate"]
 
     def mark(self, token: int = 1000, name: str = "conformance/job") -> Mark:
         """A mark of a new grant, from this test's store."""

@@ -36,7 +36,7 @@ class GateRaces(GateCase):
 
     def test_whatever_the_order_the_highest_token_stands(self) -> None:
         for turn in range(self.rounds):
-            marks = [self.mark(1000 * (turn + 1) + place) for place in range(self.racers)]
+            marks = [self.mark(1000 * (turn + 1) + number) for number in range(self.racers)]
             outcomes = self._seal_at_once(marks)
             assert not isinstance(outcomes[-1], BaseException), outcomes[-1]
             assert raises(StaleToken, self.gate.seal, marks[0], BY).current == marks[-1]
@@ -51,19 +51,19 @@ class GateRaces(GateCase):
         return together(seal, marks)
 
     def _overtake(self, old: Mark, new: Mark, delay: float) -> list[object]:
-        """What the new holder reads after its seal, and whether the old one was refused from then on."""
+        """What the new holder reads after its seal, and whether the old holder was refused from then on."""
         writing, sealed = threading.Event(), threading.Event()
 
         def write_on(gate: Any) -> bool:
             for count in itertools.count():
-                late = sealed.is_set()
+                is_late = sealed.is_set()
                 try:
                     self.write(gate, old, b"old %d\n" % count)
                 except StaleToken:
                     break
                 finally:
                     writing.set()
-                if late:
+                if is_late:
                     return False
             return True
 
@@ -76,5 +76,5 @@ class GateRaces(GateCase):
             finally:
                 sealed.set()
 
-        mine, theirs = self.gate, self.make_gate()
-        return list(together(lambda gate: seal_and_read(gate) if gate is mine else write_on(gate), [mine, theirs]))
+        sealer, writer = self.gate, self.make_gate()
+        return list(together(lambda gate: seal_and_read(gate) if gate is sealer else write_on(gate), [sealer, writer]))

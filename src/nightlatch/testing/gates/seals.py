@@ -37,7 +37,7 @@ class Seals(GateCase):
         assert (stale.offered, stale.current) == (twin, stands)
 
     def test_a_mark_of_a_grant_that_the_store_has_forgotten_stays(self) -> None:
-        """It is the only evidence that the store was restored from a backup: every later seal has to find it."""
+        """That mark is the only evidence that the store was restored from a backup: every later seal has to find it."""
         stands = self.sealed(1001)
         for token in (1002, 1003):
             mine = self.mark(token)
@@ -86,6 +86,6 @@ class Seals(GateCase):
 
     def test_any_name_of_a_lease_can_stand_in_a_mark(self) -> None:
         names = ["a", "A", "a/b", "a/b/c", "a.lock", "a#0", "a:b@c+d=e,f", "a_b-"]
-        marks = [self.sealed(1000 + place, name) for place, name in enumerate(names)]
+        marks = [self.sealed(1000 + number, name) for number, name in enumerate(names)]
         for name, mark in zip(names, marks, strict=True):
             assert self.gate.seal(self.mark(2000, name), BY) == mark

@@ -1,4 +1,4 @@
-"""Two stores do not know of each other's tokens: a gate that is fenced from one refuses the other."""
+"""Two stores do not know of each other's tokens: a gate sealed by holders of one store refuses those of the other."""
 
 from __future__ import annotations
 

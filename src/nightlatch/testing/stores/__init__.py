@@ -1,4 +1,4 @@
-"""The conformance suite for stores, a file a topic."""
+"""The conformance suite for stores, a file for each topic."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class StoreConformance(
 ):
     """Everything a store has to show. Derive from it, say how to `open` yours, and let pytest find it.
 
-    `StoreCase` has what else you can declare: whether the store `has_clock`, which `ttl` suits
-    it, by what `factor` it is slower than a file, and how `elsewhere` another process opens it.
+    `StoreCase` has what else you can define: `has_clock`, a `ttl` that suits the store, the `factor` by which it is
+    slower than a local file, and `elsewhere`, by which another process opens it.
     """
 
 

@@ -31,14 +31,14 @@ class Connections(StoreCase):
 
     def test_a_closed_store_opens_again_and_remembers_everything(self) -> None:
         name, scope, job, store = self.name(), self.name("scope"), self.name("job"), self.store
-        was = store.id
+        store_id = store.id
         grant, granted = self.take(name)
         store.register(name, grant, "file:///out")
         done = store.settle(name, grant, scope, "key", value="v")
         store.advance([move(job)])
         rows = store.cursors([job])
         store.close()
-        assert store.id == was
+        assert store.id == store_id
         store.renew(name, grant, LONG)
         record = self.record(name)
         assert (record.grant, record.token) == (grant, granted.token)

@@ -1,4 +1,4 @@
-"""A job's row moves by compare-and-swap, and never past what is due: so no slot fires twice."""
+"""A job's row moves by compare-and-swap, and never past a slot that is not due yet: so no slot fires twice."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class Cursors(StoreCase):
         return found[0] if found else None
 
     def made(self, job: str, *, slot: float = PAST) -> Move:
+        """Make the job's row; returns the move that did it."""
         first = move(job, slot=slot)
         assert self.store.advance([first]) == [True]
         return first
@@ -138,9 +139,9 @@ class Cursors(StoreCase):
             jobs = [self.name("job") for _ in range(8)]
             firsts = {job: self.made(job) for job in jobs}
             batches = [
-                [move(job, firsts[job].id) for job in jobs[:: 1 - 2 * (place % 2)]] for place in range(len(stores))
+                [move(job, firsts[job].id) for job in jobs[:: 1 - 2 * (index % 2)]] for index in range(len(stores))
             ]
-            won = together(lambda place: stores[place].advance(batches[place]), range(len(stores)))  # noqa: B023
+            won = together(lambda index: stores[index].advance(batches[index]), range(len(stores)))  # noqa: B023
             assert not [one for one in won if isinstance(one, BaseException)], won
             for job in jobs:
                 winners = [
@@ -155,9 +156,10 @@ class Cursors(StoreCase):
                 assert winners or row.id == firsts[job].id
 
     def _one_wins(self, moves: list[Move]) -> Move:
+        """Make all moves at once, each on its own connection; returns the one that won."""
         stores = self._opened()[-len(moves) :]
-        outcomes = together(lambda place: stores[place].advance([moves[place]]) == [True], range(len(moves)))
-        if not any(outcomes):  # each may have left the row to another that was moving it
+        outcomes = together(lambda index: stores[index].advance([moves[index]]) == [True], range(len(moves)))
+        if not any(outcomes):  # each store may have left the row to another that was moving it
             outcomes[0] = self.store.advance([moves[0]]) == [True]
         assert sorted(map(repr, outcomes)) == ["False"] * (len(moves) - 1) + ["True"], outcomes
         won = moves[outcomes.index(True)]

@@ -1,4 +1,4 @@
-"""A key that is done is done for good, as it was done first, for everybody."""
+"""A done key stays done, with the value that was settled first, for everybody."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class DoneKeys(StoreCase):
         grant, granted = self.take(name)
         before = self.store.clock()
         done = self.store.settle(name, grant, scope, "key", value="a\n\t'\"ü", input="sha")
-        wanted = Done(scope=scope, key="key", value="a\n\t'\"ü", input="sha", token=granted.token, at=done.at)
-        assert done == wanted
+        expected = Done(scope=scope, key="key", value="a\n\t'\"ü", input="sha", token=granted.token, at=done.at)
+        assert done == expected
         assert abs(done.at - before) < 300
         assert self.store.look(scope, "key") == done
 
@@ -87,7 +87,7 @@ class DoneKeys(StoreCase):
         assert [self.store.look(scope, key) for key in ("one", "two", "three")] == done
 
     def test_a_stale_holder_is_refused_though_the_key_is_done(self) -> None:
-        """Else it would believe that its own work is what was recorded."""
+        """Otherwise it would believe that its own work is what was recorded."""
         name, scope = self.name(), self.name("scope")
         old, _ = self.take(name)
         done = self.store.settle(name, old, scope, "key", value="first")
@@ -120,13 +120,13 @@ class DoneKeys(StoreCase):
         names = [self.name() for _ in stores]
         grants = [self.take(name)[0] for name in names]
 
-        def settle_all(place: int) -> list[Done]:
-            mine = (names[place], grants[place], scope)
-            return [stores[place].settle(*mine, f"key-{turn}", value=str(place)) for turn in range(self.rounds)]
+        def settle_all(index: int) -> list[Done]:
+            mine = (names[index], grants[index], scope)
+            return [stores[index].settle(*mine, f"key-{turn}", value=str(index)) for turn in range(self.rounds)]
 
         outcomes = together(settle_all, range(len(stores)))
-        stands = [self.store.look(scope, f"key-{turn}") for turn in range(self.rounds)]
-        assert outcomes == [stands] * len(stores)
+        recorded = [self.store.look(scope, f"key-{turn}") for turn in range(self.rounds)]
+        assert outcomes == [recorded] * len(stores)
 
     def test_a_key_settled_after_a_raise_carries_the_raised_token(self) -> None:
         name, scope = self.name(), self.name("scope")

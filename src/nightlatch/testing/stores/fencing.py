@@ -1,4 +1,4 @@
-"""Every verb that writes for a holder needs its current grant. With an old one it changes nothing."""
+"""Every verb that writes for a holder needs its current grant. With an old grant it changes nothing."""
 
 from __future__ import annotations
 
@@ -55,15 +55,18 @@ class Fencing(StoreCase):
     def _refused(self, verb: Callable[[str, str], object]) -> list[str]:
         """Try the verb with every kind of old grant; returns the names of the leases."""
         names = []
-        for name, grant, how in self._old_grants():
+        for name, grant, fate in self._old_grants():
             before = self.store.read(name)
             lost = raises(LeaseLost, verb, name, grant)
-            assert lost.reason == "taken", how
-            assert _kept(self.store.read(name)) == _kept(before), f"the record changed for a grant that was {how}"
+            assert lost.reason == "taken", fate
+            assert _lasting_fields(self.store.read(name)) == _lasting_fields(before), (
+                f"the record changed for a grant that was {fate}"
+            )
             names.append(name)
         return names
 
     def _old_grants(self) -> Iterator[tuple[str, str, str]]:
+        """(name, grant, what became of the grant)"""
         name = self.name()
         yield name, identity.new_id(), "never given, to a name never held"
 
@@ -87,6 +90,6 @@ class Fencing(StoreCase):
         yield name, grant, "evicted"
 
 
-def _kept(record: Record | None) -> object:
+def _lasting_fields(record: Record | None) -> object:
     """A record without the fields that change with time."""
     return record and (record.token, record.grant, record.ttl, record.since, record.until, record.version)

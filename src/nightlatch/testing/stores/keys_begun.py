@@ -14,19 +14,19 @@ class KeysBegun(StoreCase):
         assert first.begun == ()
         self.store.release(name, grant)
         grant, second = self._begin(name, "two")
-        assert self._of(second) == self._listed(("one", 3, first.token))
+        assert self._facts(second) == self._listed(("one", 3, first.token))
         _, third = self.take(name, over=self.ground(name, proven=True), store=self.connect())
         both = self._listed(("one", 3, first.token), ("two", 1, second.token))
-        assert self._of(third) == both
+        assert self._facts(third) == both
         assert self._entries(name) == both
 
     def test_an_entry_says_where_and_when_it_was_begun(self) -> None:
         name = self.name()
         self._begin(name, "a\tkey = with\nall of it\\")
-        for one in self.record(name).begun:
-            assert one.key == "a\tkey = with\nall of it\\"
-            assert one.host == self.holder().host
-            assert abs(one.at - self.store.clock()) < 60
+        for entry in self.record(name).begun:
+            assert entry.key == "a\tkey = with\nall of it\\"
+            assert entry.host == self.holder().host
+            assert abs(entry.at - self.store.clock()) < 60
 
     def test_a_holder_that_asks_again_has_begun_once(self) -> None:
         name, grant = self.name(), identity.new_id()
@@ -41,7 +41,7 @@ class KeysBegun(StoreCase):
         grant, _ = self._begin(name, "one")
         self.store.renew(name, grant, LONG)
         raised = self.store.raise_token(name, 0, grant)
-        assert self._entries(name) == self._listed(("one", 1, raised)), "its token is the one that gates see"
+        assert self._entries(name) == self._listed(("one", 1, raised)), "the entry has the token that gates see"
         self.store.evict(name)
         self.store.raise_token(name, raised + 10)
         assert self._entries(name) == self._listed(("one", 1, raised))
@@ -70,7 +70,7 @@ class KeysBegun(StoreCase):
         name = self.name()
         for attempt in (1, 2, 3):
             grant, granted = self._begin(name, "one")
-            assert [one.attempt for one in granted.begun] == list(range(1, attempt)) * self.store.lists_begun
+            assert [entry.attempt for entry in granted.begun] == list(range(1, attempt)) * self.store.lists_begun
             self.store.release(name, grant)
 
     def _begin(self, name: str, key: str, attempt: int = 1) -> tuple[str, Granted]:
@@ -82,7 +82,7 @@ class KeysBegun(StoreCase):
         return list(entries) if self.store.lists_begun else []
 
     def _entries(self, name: str) -> list[tuple[str, int, int]]:
-        return self._of(self.record(name))
+        return self._facts(self.record(name))
 
-    def _of(self, found: Granted | Record) -> list[tuple[str, int, int]]:
-        return [(one.key, one.attempt, one.token) for one in found.begun]
+    def _facts(self, found: Granted | Record) -> list[tuple[str, int, int]]:
+        return [(entry.key, entry.attempt, entry.token) for entry in found.begun]

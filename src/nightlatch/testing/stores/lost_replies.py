@@ -77,4 +77,4 @@ class LostReplies(StoreCase):
         try:
             self.connect().release(name, grant)
         except LeaseLost:
-            pass  # "it is not yours" is a true answer too
+            pass  # also right: the lease is no longer this grant's

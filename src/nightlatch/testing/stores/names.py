@@ -1,4 +1,4 @@
-"""Every valid name is a separate lease: in a table, in a folder, as a git ref."""
+"""Every valid name is a separate lease, whether the store keeps it in a table, in a folder or as a git ref."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ...system import identity
 from .store_case import LONG, StoreCase
 
 # Each is a trap for some store: a folder that is a file too, two files on a disk that ignores case,
-# what git allows in no ref.
+# what git does not allow in a ref.
 _TAILS = ("", "/b", "/b/c", "/B", ".lock", ".", "/", "/.b", "/@", "#0", "#1", ":b", "@b", "+b", "=b", ",b", "_b", "-")
 
 

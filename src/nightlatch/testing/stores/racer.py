@@ -1,4 +1,4 @@
-"""A process that acquires and releases a lease again and again, and says which tokens it got."""
+"""A process that acquires and releases a lease again and again, and prints the tokens that it got."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-_COURTESY = 0.05  # seconds in which another may have its turn: else one process could have all of its own in a row
+_PAUSE = 0.05  # seconds to let another process have its turn: otherwise one could have all its turns in a row
 
 
 def race(opener: str, name: str, *, processes: int, rounds: int, seconds: float) -> list[int]:
@@ -20,7 +20,7 @@ def race(opener: str, name: str, *, processes: int, rounds: int, seconds: float)
             assert racer.stdout and racer.stdout.readline() == "ready\n", "another process could not open the store"
         for racer in racers:
             assert racer.stdin
-            racer.stdin.close()  # the starting gun
+            racer.stdin.close()  # the signal to start
             racer.stdin = None
         found = [racer.communicate(timeout=seconds + 30)[0] for racer in racers]
     finally:
@@ -40,23 +40,23 @@ def main() -> None:
     from ...system import clock, identity
 
     opener, name, rounds, seconds = sys.argv[1:]
-    store = eval(opener)  # noqa: S307  the suite's own words
+    store = eval(opener)  # noqa: S307  written by the suite's author
     store.read(name)
     print("ready", flush=True)
     sys.stdin.read()
     deadline = clock.now() + float(seconds)
-    had = 0
-    while had < int(rounds) and clock.now() < deadline:
+    turns = 0
+    while turns < int(rounds) and clock.now() < deadline:
         grant = identity.new_id()
         try:
             granted = store.acquire(name, grant, identity.holder(pid=0), 60.0)
         except Busy:
             clock.sleep(0.01)
             continue
-        print(clock.now(), granted.token, flush=True)  # while the lease is held: so these times are the grants' order
+        print(clock.now(), granted.token, flush=True)  # under the lease, so the times have the order of the grants
         store.release(name, grant)
-        had += 1
-        turn_ends = clock.now() + _COURTESY
+        turns += 1
+        turn_ends = clock.now() + _PAUSE
         while clock.now() < turn_ends and store.read(name).token == granted.token:
             clock.sleep(0.001)
     store.close()

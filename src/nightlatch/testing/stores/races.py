@@ -46,7 +46,7 @@ class Races(StoreCase):
             raise unittest.SkipTest("no other process can open this store: `elsewhere` says how one could")
         name = self.name()
         tokens = race(opener, name, processes=self.racers, rounds=self.rounds, seconds=60 * self.factor)
-        assert len(tokens) == self.racers * self.rounds, "not everybody had its turns in time"
+        assert len(tokens) == self.racers * self.rounds, "not every process had all its turns in time"
         assert tokens == sorted(set(tokens)), f"tokens in the order they were granted: {tokens}"
         assert self.record(name).token == tokens[-1]
 
@@ -61,7 +61,7 @@ class Races(StoreCase):
         assert (record.grant, record.token) == (grant, granted.token)
 
     def _in_turn(self, stores: list[Store]) -> None:
-        """Each acquires and releases until it had its turns; the holder is always alone."""
+        """Each thread acquires and releases until it has had its turns; no two may hold the lease at once."""
         name, inside, tokens = self.name(), threading.Semaphore(1), list[int]()
         deadline = clock.now() + 60 * self.factor
 

@@ -1,4 +1,4 @@
-"""The base of the tests of a store: what its author declares, and helpers."""
+"""The base class of the tests of a store: what the store's author defines, and helpers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from ...store.sightings import MARGIN
 from ...system import clock, identity
 from ..expect import until
 
-LONG = 60.0  # a TTL that does not end within a test
+LONG = 60.0  # seconds; a TTL that does not end within a test
 
 
 class StoreCase:
     has_clock = True  # does the store judge expiry by its own clock? Then a record's `left` is a number
     ttl = 1.0  # seconds; the TTL of leases that a test lets expire
-    factor = 1.0  # how much longer than on a local file a test may wait for anything
-    racers = 4  # how many do the same thing at once
+    factor = 1.0  # how many times longer than for a local file the tests wait
+    racers = 4  # how many threads, or processes, do the same thing at once
     rounds = 5  # how often a race is run
 
     def open(self) -> Store:
@@ -26,7 +26,7 @@ class StoreCase:
         raise NotImplementedError("say how to open the store: def open(self): return MyStore(…)")
 
     def elsewhere(self) -> str:
-        """How another process opens the store: a Python expression. "": no other process can.
+        """A Python expression by which another process opens the store; "" if none can.
 
         By default `nightlatch.connect(url)`, if that makes the same kind of store.
         """
@@ -39,11 +39,11 @@ class StoreCase:
             same = False
         return f"__import__('nightlatch').connect({self.store.url!r})" if same else ""
 
-    # At hand:
+    # Helpers:
 
     @property
     def store(self) -> Store:
-        """The connection that most of a test is done with."""
+        """The test's first connection, opened at first use."""
         opened = self._opened()
         return opened[0] if opened else self.connect()
 
@@ -55,23 +55,23 @@ class StoreCase:
 
     def connections(self) -> list[Store]:
         """A connection for each racer, already open, so that opening is not part of the race."""
-        found = [self.connect() for _ in range(self.racers)]
-        for store in found:
+        stores = [self.connect() for _ in range(self.racers)]
+        for store in stores:
             store.read("conformance/open")
-        return found
+        return stores
 
     def name(self, word: str = "lease") -> str:
-        """A name of this test's own."""
+        """A name that no other test uses."""
         return f"conformance/{word}-{identity.new_id()[:12]}"
 
     def holder(self) -> Holder:
-        """A holder without a process: only its TTL counts."""
+        """A holder without a process: only the TTL can show that it is gone."""
         return identity.holder(pid=0)
 
     def take(
         self, name: str, *, ttl: float = LONG, over: Takeover | None = None, store: Store | None = None
     ) -> tuple[str, Granted]:
-        """Acquire under a new grant; returns that too."""
+        """Acquire the lease under a new grant; returns the grant, and what the store returned."""
         grant = identity.new_id()
         return grant, (store or self.store).acquire(name, grant, self.holder(), ttl, over)
 
@@ -81,12 +81,12 @@ class StoreCase:
         return record
 
     def ground(self, name: str, *, proven: bool) -> Takeover:
-        """The current grant, as a challenger sees it now."""
+        """A takeover of the current grant, as a challenger sees it now."""
         record = self.record(name)
         return Takeover(grant=record.grant, version=record.version, proven=proven)
 
     def lapsed(self, name: str) -> Takeover:
-        """Wait until the current grant may be taken over; returns the reason.
+        """Wait until the current grant may be taken over; returns that takeover.
 
         Where the store has a clock, it must find the grant expired. Where it has none, the challenger
         must have seen it unchanged for longer than its TTL, by the challenger's own clock.
@@ -99,7 +99,7 @@ class StoreCase:
         return Takeover(grant=seen.grant, version=seen.version, proven=True)
 
     def until(self, condition: object, what: str, seconds: float = 0.0) -> None:
-        """Wait for a condition, `seconds` and a generous margin for a busy machine."""
+        """Wait for a condition: `seconds`, and a generous margin for a busy machine."""
         assert callable(condition)
         until(condition, (seconds + 20.0) * self.factor, what)
 

@@ -1,4 +1,4 @@
-"""On what ground a lease moves from one holder to the next."""
+"""When a lease may move from one holder to the next, and when it must not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Takeovers(StoreCase):
         assert self.record(name).grant == mine
 
     def test_a_lapsed_lease_is_not_free_for_one_that_saw_nothing(self) -> None:
-        """It has not looked for survivors of the current grant."""
+        """Such a challenger has not looked for survivors of the current grant."""
         name = self.name()
         grant, _ = self.take(name, ttl=self.ttl)
         self.lapsed(name)
@@ -54,7 +54,7 @@ class Takeovers(StoreCase):
             assert self.record(name).grant == grant
 
     def test_a_holder_that_renewed_meanwhile_keeps_its_lease(self) -> None:
-        """The challenger saw it lapsed; the holder was only slow."""
+        """The challenger saw the lease lapsed, but its holder was only slow."""
         name = self.name()
         grant, _ = self.take(name, ttl=self.ttl)
         over = self.lapsed(name)
@@ -118,7 +118,7 @@ class Takeovers(StoreCase):
         assert self.record(name).grant == mine
 
     def test_whoever_waits_gets_the_lease_of_a_silent_holder(self) -> None:
-        """The whole way, as the runtime goes it: look, judge, wait, take."""
+        """All the steps that the runtime takes: look, judge, wait, take."""
         name, grant = self.name(), identity.new_id()
         _, first = self.take(name, ttl=self.ttl)
         second, _ = acquire(self.connect(), name, grant, self.holder(), LONG, (self.ttl * 2 + 20) * self.factor)

@@ -15,7 +15,7 @@ class Tokens(StoreCase):
         assert granted.previous == 0
 
     def test_a_token_is_at_least_the_clock_in_milliseconds(self) -> None:
-        """So a store that lost its records, or was restored from a backup, hands out higher ones all the same."""
+        """So that a store which lost its records, or was restored from a backup, still hands out higher tokens."""
         before = self.store.clock()
         _, granted = self.take(self.name())
         assert granted.token >= (before - 1) * 1000
@@ -62,7 +62,7 @@ class Tokens(StoreCase):
         raised = self.store.raise_token(name, above, grant)
         assert raised > above
         record = self.record(name)
-        assert (record.token, record.grant) == (raised, grant), "it is the holder's token now, and its lease still"
+        assert (record.token, record.grant) == (raised, grant), "the holder has the raised token, and still its lease"
         assert self.store.acquire(name, grant, record.holder, LONG).token == raised
 
     def test_a_raise_above_a_lower_token_rises_all_the_same(self) -> None:
