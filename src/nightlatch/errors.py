@@ -97,7 +97,7 @@ class Busy(Error):
 
 
 class RunEnded(Error):
-    """The run accepts no attempt: it is done, was ended, or waits for a person. `run` shows which."""
+    """The run does not allow this: it is done, was ended, or waits for a person. `run` shows which."""
 
     exit_code: int = exits.NEEDS_PERSON
 

@@ -1,4 +1,4 @@
-"""How this machine can prove that a holder's processes are gone: the list that people see."""
+"""The ways in which this machine can prove that a holder's processes are gone, as a list for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from . import cgroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    Proof = tuple[str, bool, str]  # its name, whether this machine has it, what it proves
+    Proof = tuple[str, bool, str]  # (name, does this machine have it?, what it proves)
 
 
 def proofs() -> list[Proof]:
