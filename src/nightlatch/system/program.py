@@ -26,7 +26,8 @@ class Unfinished(Exception):
 
 
 def run(argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"", timeout: float) -> tuple[int, bytes, bytes]:
-    """(exit code, stdout, stderr). Raises `Unfinished` after `timeout`, or if the exit status was collected elsewhere.
+    """(exit code, stdout, stderr). Raises `Unfinished` after `timeout`, or if its exit status was collected elsewhere;
+    then none of it runs any more.
 
     It runs in a separate process group: Ctrl-C at our terminal does not reach it, and one signal reaches all of it.
     """
