@@ -111,7 +111,7 @@ def _line(
 
 
 def _percent(text: str) -> tuple[str, list[str]]:
-    """The command before the first %, and the lines of its standard input, which each further % separates. \\% is a %."""
+    """The command before the first %, and the lines of its standard input after it, separated by %. \\% is a %."""
     parts = re.split(r"(?<!\\)%", text)
     command, *given = (part.replace("\\%", "%") for part in parts)
     return command.rstrip(), given
@@ -178,7 +178,7 @@ def _seconds(text: str) -> str:
 
 
 def _from_run(words: list[str], keys: dict[str, Any], notes: list[str]) -> tuple[str, str] | None:
-    """The name and command of `nightlatch run NAME [flags] -- CMD …`; the flags become keys. None if one of them cannot."""
+    """The name and command of `nightlatch run NAME [flags] -- CMD …`; the flags become keys. None if one cannot."""
     if "--" not in words:
         return None
     at = words.index("--")
