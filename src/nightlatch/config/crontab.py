@@ -26,7 +26,7 @@ _NOT_IN_A_NAME = re.compile(r"[^a-z0-9]+")
 _FIRST = ("schedule", "tz", "command")  # the keys that a job's table begins with
 _UNBOUNDED = "cron sets no time limit: add a timeout"
 _MAILS = ("MAILTO", "MAILFROM")
-_NOT_A_NAME = (
+_TOO_GENERAL = (  # to name a job after
     "sh", "bash", "env", "nice", "ionice", "sudo", "python", "python3", "node", "ruby", "perl", "cd", "exec",
     "source", "printf",
 )  # fmt: skip
@@ -233,9 +233,9 @@ def _named(command: str) -> str:
     """A name for the job, from the first word of the command that is neither a wrapper nor an option."""
     for word in re.split(r"[\s;&|()]+", command):
         base = os.path.splitext(os.path.basename(word.strip("'\"")))[0].lower()
-        made = _NOT_IN_A_NAME.sub("-", base).strip("-")
-        if made and made not in _NOT_A_NAME and not word.startswith(("-", "/dev/", "~")) and "=" not in word:
-            return made[:40]
+        name = _NOT_IN_A_NAME.sub("-", base).strip("-")
+        if name and name not in _TOO_GENERAL and not word.startswith(("-", "/dev/", "~")) and "=" not in word:
+            return name[:40]
     return "job"
 
 

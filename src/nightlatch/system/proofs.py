@@ -23,7 +23,7 @@ def proofs() -> list[Proof]:
         ),
         ("subreaper", linux, "runaway children come back to their warden: the kernel itself says when none is left"),
         ("lifetime lock", True, "free when supervisor and warden are gone, however they ended"),
-        ("inherited lock", True, "free when no process has it that the command has started, unless that closes it"),
+        ("inherited lock", True, "free when every process that the command started is gone or has closed it"),
         ("sweep", _environments_can_be_read(), "processes that carry the old grant in their environment are ended"),
     ]
 
