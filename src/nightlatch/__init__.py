@@ -5,7 +5,7 @@
     with nightlatch.lease("reports", wait="5m") as lease:
         build(token=lease.token)
 
-Names are loaded when they are first used, so importing this costs nothing.
+Each name is loaded when it is first used, so `import nightlatch` itself is cheap.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_WHERE = {
+_MODULES = {
     "Busy": "errors",
     "Error": "errors",
     "InDoubt": "errors",
@@ -88,13 +88,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _WHERE and name != "gates":  # `from .. import exits` calls this first: load nothing for it
+    if name not in _MODULES and name != "gates":  # such as a submodule: `from .. import exits` asks here first
         raise AttributeError(f"module 'nightlatch' has no attribute {name!r}")
     import importlib
 
     if name == "gates":
         return importlib.import_module(".gates", __name__)
-    found = getattr(importlib.import_module(f".{_WHERE[name]}", __name__), name)
+    found = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
     globals()[name] = found
     return found
 

@@ -1,4 +1,4 @@
-"""Every error and every stop signal, each with the exit code the command line gives it.
+"""Every error and every stop signal, each with the exit code that the command line ends with.
 
 `Error` says that something could not be done; catch it where you can do something about it.
 `Stop` says that this work must end now. It derives from BaseException, so that a broad
@@ -41,7 +41,7 @@ class BadOption(UsageError):
 
 
 class InputChanged(Error):
-    """A key that is done was used again with other input."""
+    """A key that is already done was used again with other input."""
 
     exit_code: int = exits.INPUT_CHANGED
 
@@ -53,13 +53,13 @@ class StoreUnreachable(Error):
 
 
 class GateUnreachable(Error):
-    """A gate could not be sealed or written through. It may or may not have happened."""
+    """A gate could not be reached for a seal or a write, which may or may not have taken effect."""
 
     exit_code: int = exits.UNREACHABLE
 
 
 class NothingToPublish(Error):
-    """The command succeeded and did not make what was to be published."""
+    """The command succeeded but did not create what was to be published."""
 
     exit_code: int = exits.FAILED
 
@@ -78,15 +78,15 @@ class StaleToken(Error):
 
 
 class OtherStore(StaleToken):
-    """The gate is fenced from another store, whose tokens cannot be compared with these."""
+    """The gate is fenced from another store, whose tokens cannot be compared with this store's."""
 
 
 class Forgotten(OtherStore):
-    """The gate knows a grant that the store has forgotten: it was restored from an older backup."""
+    """The gate knows a grant that the store has forgotten: the store was restored from an older backup."""
 
 
 class Busy(Error):
-    """The lease is held by another. `record` says by whom and until when."""
+    """Another process holds the lease. `record` says which one, and until when."""
 
     exit_code: int = exits.HELD
     record: Record | None = None
@@ -97,7 +97,7 @@ class Busy(Error):
 
 
 class RunEnded(Error):
-    """The run is not open for this: it is done, was ended, or waits for a person. `run` says which."""
+    """The run does not allow this: it is done, was ended, or waits for a person. `run` shows which."""
 
     exit_code: int = exits.NEEDS_PERSON
 
@@ -107,23 +107,23 @@ class RunEnded(Error):
 
 
 class Nested(Busy):
-    """The lease is held by the very run this was called from: waiting for it would never end."""
+    """The lease is held by the run that asks for it: waiting would never end."""
 
 
 class InDoubt(Error):
-    """Nobody knows whether it happened. A person has to look."""
+    """Nobody knows whether the effect or the run acted. A person has to look."""
 
     exit_code: int = exits.NEEDS_PERSON
 
 
 class NotDone(Error):
-    """Raised by the function that acts: it is certain that nothing was done, so it may be tried again."""
+    """Raised by the user's function of an effect: certainly nothing was done, so it may be tried again."""
 
     exit_code: int = exits.FAILED
 
 
 class OnlyPlanned(Error):
-    """In a dry-run: the result of an effect was used, and a dry-run does no effect. `planned` is its placeholder."""
+    """A dry-run used the result of an effect, which a dry-run does not do. `planned` is the result's placeholder."""
 
     exit_code: int = exits.FAILED
 
@@ -133,7 +133,7 @@ class OnlyPlanned(Error):
 
 
 class MapFailed(Error):
-    """Some items of a `map` are not done; the others are. `results` has them all, `failed` names those."""
+    """Some items of a `map` are not done. `results` has all items, `failed` those that are not done."""
 
     exit_code: int = exits.FAILED
 
@@ -153,13 +153,13 @@ class Conflict(Error):
 
 
 class NotAllowed(Error):
-    """Only a person may do this; or the job's stage does not let it happen yet. Nothing was done."""
+    """Only a person may do this, or the job's stage does not allow it yet. Nothing was done."""
 
     exit_code: int = exits.NOT_ALLOWED
 
 
 class BadConfig(Error):
-    """A setting cannot be used. `lines`: of a file that was read as a whole, one for each mistake."""
+    """A setting cannot be used. `lines`: the message, then one line for each mistake in the file."""
 
     exit_code: int = exits.CONFIG
     lines: tuple[str, ...] = ()
@@ -190,9 +190,9 @@ class Stop(BaseException):
 class LeaseLost(Stop):
     """The lease is no longer ours. `reason` is one of:
 
-    taken     another holder has it, or somebody released it
-    expired   it could not be renewed in time; another may have it
-    released  this handle was released, and refuses everything since
+    taken     another holder has it, or a person released it
+    expired   it could not be renewed in time; another holder may have it
+    released  this handle was released, and has refused everything since
     """
 
     exit_code: int = exits.LEASE_LOST
@@ -204,22 +204,22 @@ class LeaseLost(Stop):
 
 
 def kinds() -> dict[str, type[Error] | type[Stop]]:
-    """Every class of this module by its name: how an error is sent to another process."""
+    """Every class of this module by its name, which stands for the class in messages between processes."""
     return {
         name: found for name, found in globals().items() if isinstance(found, type) and issubclass(found, Error | Stop)
     }
 
 
 def name_of(error: Error | Stop) -> str:
-    """Its class; of one that is defined elsewhere, the nearest class here."""
-    known = kinds()
-    return next(kind.__name__ for kind in type(error).__mro__ if known.get(kind.__name__) is kind)
+    """The name of the error's class; if that is defined elsewhere, of its nearest base class here."""
+    ours = kinds()
+    return next(kind.__name__ for kind in type(error).__mro__ if ours.get(kind.__name__) is kind)
 
 
 def recreate(name: str, message: str, exit_code: int) -> Error | Stop:
-    """What another process has raised, in this one: the same class with the same message and exit code."""
+    """The error that another process raised: the same class, message and exit code."""
     kind = kinds().get(name, Error)
-    error = kind.__new__(kind, message)  # without __init__: its other arguments are not known
+    error = kind.__new__(kind, message)  # not by __init__, whose other arguments were not sent
     if exit_code != kind.exit_code:
         error.exit_code = exit_code
     return error

@@ -1,29 +1,29 @@
 """Every exit code is one row: its name, its number, what it means, and which commands end with it.
 
-Errors and statuses take their number from here; the help of each command and docs/commands.md are made from it.
+Errors and statuses take their numbers from here; the help of each command and docs/commands.md are made from the rows.
 """
 
 from __future__ import annotations
 
 ROWS: list[Exit] = []
 
-_EVERY = "*"  # command
-_LIKE = {"agent": "run"}  # a command that ends as another one does
+_EVERY_COMMAND = "*"
+_SAME_AS = {"agent": "run"}  # a command → the one whose exit codes it shares
 
 
 class Exit(int):
-    """An exit code. `meaning` is for the table of the docs, `words` what a command's help says instead, if it does."""
+    """An exit code. `meaning` is what the table in the docs says, `words[command]` what the help of a command says."""
 
     meaning: str
     words: dict[str, str]
 
     def __new__(cls, code: int, meaning: str, commands: str = "", /, **words: str) -> Exit:
-        """`commands` end with it in this very meaning; those in `words` in a more special one."""
-        made = super().__new__(cls, code)
-        made.meaning = meaning
-        made.words = dict.fromkeys(commands.split(), meaning) | words
-        ROWS.append(made)
-        return made
+        """`commands`: those for which it has exactly this meaning; `words`: its narrower meaning for others."""
+        row = super().__new__(cls, code)
+        row.meaning = meaning
+        row.words = dict.fromkeys(commands.split(), meaning) | words
+        ROWS.append(row)
+        return row
 
     @property
     def shown(self) -> str:
@@ -62,7 +62,7 @@ FAILED = Exit(
 USAGE = Exit(
     64,
     "invalid usage",
-    _EVERY,
+    _EVERY_COMMAND,
     cancel="there is no such run, or it has ended",
     budget="there is no such run, or it has succeeded",
     retry="there is no such run, or nothing to retry",
@@ -149,7 +149,7 @@ LEASE_LOST = Exit(
     push="the lease is not held any more",
 )
 TIMED_OUT = Exit(124, "timed out", "run", once="it was not started: it timed out before its intent was recorded")
-OURS = Exit(125, "Nightlatch itself failed", _EVERY)
+OURS = Exit(125, "Nightlatch itself failed", _EVERY_COMMAND)
 NOT_EXECUTABLE = Exit(126, "the command cannot be executed", "run once lock")
 NOT_FOUND = Exit(127, "the command was not found", "run once lock")
 INTERRUPTED = Exit(
@@ -164,7 +164,7 @@ TERMINATED = Exit(
 
 
 def of(command: str) -> list[tuple[str, str]]:
-    """What a command ends with, and what that means there: (code, words)."""
-    like = _LIKE.get(command, command)
-    found = [(row, row.words.get(command) or row.words.get(like) or row.words.get(_EVERY, "")) for row in ROWS]
+    """The exit codes of a command, each with its meaning there: (code, words)."""
+    names = (command, _SAME_AS.get(command, command), _EVERY_COMMAND)
+    found = [(row, next((row.words[name] for name in names if row.words.get(name)), "")) for row in ROWS]
     return [(row.shown, words) for row, words in found if words]

@@ -1,1 +1,1 @@
-"""nightlatch.toml: found, read and checked as a whole. It knows core and system, and opens no store."""
+"""nightlatch.toml: found, read and checked as a whole. This layer imports core and system, and opens no store."""

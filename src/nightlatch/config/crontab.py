@@ -1,7 +1,7 @@
-"""A crontab as jobs of nightlatch.toml: each line becomes one, or says why not. The crontab itself is never touched.
+"""A crontab as jobs of nightlatch.toml: each line becomes a job, or a reason why not. The crontab is never changed.
 
-What cron says in its own way becomes a key: `CRON_TZ` is tz, `flock -n` is what overlap does anyway, `flock` without -n
-is overlap = "queue", `timeout 30m` is timeout, and `nightlatch run NAME --slot …` has its keys in its flags.
+What a crontab expresses in other ways becomes a key: `CRON_TZ` is tz, `flock -n` is the default of overlap, `flock`
+without -n is overlap = "queue", `timeout 30m` is timeout, and the flags of `nightlatch run NAME --slot …` are keys.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ..core.value import value
 from ..errors import UsageError
 
 _VARIABLE = re.compile(r"""\s*(["']?)([A-Za-z_]\w*)\1\s*=\s*(.*?)\s*$""")
-_WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")  # of a shell, with its quotes
+_WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")  # a word of a shell line, with its quotes
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9]+")
-_FIRST = ("schedule", "tz", "command")  # of a job's keys
+_FIRST = ("schedule", "tz", "command")  # the keys that a job's table begins with
 _UNBOUNDED = "cron sets no time limit: add a timeout"
 _MAILS = ("MAILTO", "MAILFROM")
-_UNNAMED = (
+_TOO_GENERAL = (  # to name a job after
     "sh", "bash", "env", "nice", "ionice", "sudo", "python", "python3", "node", "ruby", "perl", "cd", "exec",
     "source", "printf",
 )  # fmt: skip
@@ -34,19 +34,20 @@ _UNNAMED = (
 
 @value(frozen=True, kw_only=True)
 class CrontabLine:
-    """One line of a crontab: the job that it becomes, or the reason why it becomes none."""
+    """One line of a crontab: the job that it becomes, or why it becomes none."""
 
     text: str
     number: int
     name: str = ""
     keys: dict[str, Any] = {}  # noqa: RUF012 - a value is frozen
     why_not: str = ""
-    notes: tuple[str, ...] = ()  # for the reader of the job
+    notes: tuple[str, ...] = ()  # comments for the job's table
 
 
 def read(text: str, *, home: str, folder: str, system: bool = False) -> list[CrontabLine]:
-    """The lines of a crontab that mean something. `home`: where cron runs them; `folder`: where the file will be, so
-    that a job which must run elsewhere says so. `system`: each line names its user, as in /etc/crontab."""
+    """The lines of a crontab that start a command. `home`: the folder where cron runs them; `folder`: where
+    nightlatch.toml will be: if the two differ, a job gets `cwd`. `system`: each line names its user, as in
+    /etc/crontab."""
     found: list[CrontabLine] = []
     env: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -60,7 +61,7 @@ def read(text: str, *, home: str, folder: str, system: bool = False) -> list[Cro
 
 
 def still_there(jobs: dict[str, Job], crontab: str) -> dict[str, str]:
-    """Jobs that a crontab starts too, with its line: they would run twice."""
+    """The jobs that a crontab starts too and so would run twice: name → the crontab's line."""
     found: dict[str, str] = {}
     for line in read(crontab, home="", folder=""):
         for name, job in jobs.items():
@@ -110,14 +111,14 @@ def _line(
 
 
 def _percent(text: str) -> tuple[str, list[str]]:
-    """The command, and the lines of its standard input: after the first %, where each % begins a line. \\% is a %."""
+    """The command before the first %, and the lines of its standard input after it, separated by %. \\% is a %."""
     parts = re.split(r"(?<!\\)%", text)
     command, *given = (part.replace("\\%", "%") for part in parts)
     return command.rstrip(), given
 
 
 def _unwrapped(command: str, keys: dict[str, Any], notes: list[str]) -> tuple[str, str]:
-    """Its name, if `nightlatch run` gives it one, and the command without what became a key."""
+    """(the job's name if `nightlatch run` names it, else ""; the command without the wrappers that became keys)"""
     for _ in range(3):  # flock around timeout around nightlatch, in any order
         raw = list(_WORD.finditer(command))
         try:
@@ -130,14 +131,14 @@ def _unwrapped(command: str, keys: dict[str, Any], notes: list[str]) -> tuple[st
         taken = _WRAPPERS[program](words, keys) if program in _WRAPPERS else 0
         if not taken or taken >= len(words):
             return "", command
-        # `flock FILE -c 'a line'`, or the rest of this line with its own quotes
+        # `flock FILE -c 'a line'` has the command in one word; otherwise it is the rest of the line, quotes kept
         command = words[taken] if words[taken - 1] in ("-c", "--command") else command[raw[taken].start() :]
     return "", command
 
 
 def _flock(words: list[str], keys: dict[str, Any]) -> int:
-    """How many words it takes. -n: what is due while the last run is at work is skipped, as it is anyway; without it
-    slots queue. The lease is the lock."""
+    """How many words flock and its options take; 0 if they cannot become keys. The lease replaces the lock: with -n a
+    slot is skipped while the last run is working, which is the default; without -n it queues."""
     at, skips = 1, False
     while at < len(words) and words[at].startswith("-"):
         if words[at] in ("-n", "--nonblock", "--nb", "-xn", "-nx"):
@@ -152,6 +153,7 @@ def _flock(words: list[str], keys: dict[str, Any]) -> int:
 
 
 def _timeout(words: list[str], keys: dict[str, Any]) -> int:
+    """How many words timeout and its options take; 0 if they cannot become keys."""
     at = 1
     while at < len(words) and words[at].startswith("-"):
         option, equals, text = words[at].partition("=")
@@ -170,13 +172,13 @@ _WRAPPERS = {"flock": _flock, "timeout": _timeout}
 
 
 def _seconds(text: str) -> str:
-    """A time as timeout(1) has it, as ours."""
+    """A time of timeout(1) in our notation; "" if it is not one."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
     return f"{found[1]}{found[2] or 's'}" if found else ""
 
 
 def _from_run(words: list[str], keys: dict[str, Any], notes: list[str]) -> tuple[str, str] | None:
-    """The name and command of `nightlatch run NAME [flags] -- CMD …`; the flags become keys. None if they cannot."""
+    """The name and command of `nightlatch run NAME [flags] -- CMD …`; the flags become keys. None if one cannot."""
     if "--" not in words:
         return None
     at = words.index("--")
@@ -209,7 +211,9 @@ def _from_run(words: list[str], keys: dict[str, Any], notes: list[str]) -> tuple
         taken["budget"] = {unit: float(amount) for unit, amount in caps.items()}
     keys["schedule"] = taken.pop("slot", keys["schedule"])
     keys.update({"timeout": "1h"} | taken)
-    keys["command"] = [f"@{word}" if word.startswith("@") else word for word in command]  # @ would be a file
+    keys["command"] = [
+        f"@{word}" if word.startswith("@") else word for word in command
+    ]  # a word that begins with one @ names a file
     return name, shlex.join(command)
 
 
@@ -226,12 +230,12 @@ def _environment(env: dict[str, str], keys: dict[str, Any], notes: list[str]) ->
 
 
 def _named(command: str) -> str:
-    """A name from the first word that says something."""
+    """A name for the job, from the first word of the command that is neither a wrapper nor an option."""
     for word in re.split(r"[\s;&|()]+", command):
         base = os.path.splitext(os.path.basename(word.strip("'\"")))[0].lower()
-        made = _NOT_IN_A_NAME.sub("-", base).strip("-")
-        if made and made not in _UNNAMED and not word.startswith(("-", "/dev/", "~")) and "=" not in word:
-            return made[:40]
+        name = _NOT_IN_A_NAME.sub("-", base).strip("-")
+        if name and name not in _TOO_GENERAL and not word.startswith(("-", "/dev/", "~")) and "=" not in word:
+            return name[:40]
     return "job"
 
 
@@ -246,7 +250,7 @@ def _unquoted(text: str) -> str:
 
 
 def toml(line: CrontabLine) -> Iterator[str]:
-    """A line as TOML: what it was, then the job or the reason why there is none."""
+    """A line as TOML: the line as a comment, then the job, or why there is none."""
     yield f"# {line.text}"
     if line.why_not:
         yield f"# line {line.number} of the crontab is not a job here: {line.why_not}"

@@ -1,4 +1,4 @@
-"""A line of nightlatch.toml for each key of a job: what an error message shows, and the documents."""
+"""A line of nightlatch.toml for each key of a job, shown in error messages and the docs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a job is due next, and what the next change of clocks does to that."""
+"""When a job is due next, and how the next change of clocks affects it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ..core.job import Job
 from ..core.value import value
 from ..system import zone
 
-SHOWN = 3  # slots that come next
-_AROUND = 2  # slots on each side of a change
+SHOWN = 3  # how many of the next slots
+_AROUND = 2  # how many slots on each side of a change
 _DAY = 86400
 _YEAR = 366 * _DAY
 
@@ -20,18 +20,18 @@ class ClockChange:
     """A change of clocks, and the slots around it."""
 
     at: int
-    by: int  # seconds; above 0: forward
+    by: int  # seconds; positive: forward
     slots: tuple[int, ...]
 
 
 @value(frozen=True, kw_only=True)
 class Forecast:
     slots: tuple[int, ...]
-    change: ClockChange | None  # None: there is none within a year, or the schedule does not depend on the wall clock
+    change: ClockChange | None  # None: none within a year, or the schedule does not depend on the wall clock
 
 
 def forecast(job: Job, now: float) -> Forecast | None:
-    """None for a job that is run by hand only."""
+    """The job's next slots and the next change of clocks; None for a job that is only run by hand."""
     if not job.schedule:
         return None
     there = zone.find(job.tz)
@@ -51,7 +51,7 @@ def forecast(job: Job, now: float) -> Forecast | None:
 
 
 def shown(slot: float, tz: str) -> str:
-    """By the wall clock of the zone, with its offset from UTC: 02:00 may come twice."""
+    """The slot by the zone's wall clock, with the offset from UTC, since 02:00 may come twice."""
     there = datetime.datetime.fromtimestamp(slot, zone.find(tz))
     offset = there.strftime("%z")
     seconds = ":%S" if there.second else ""
@@ -59,7 +59,7 @@ def shown(slot: float, tz: str) -> str:
 
 
 def _next_change(there: datetime.tzinfo, now: int) -> int | None:
-    """When the zone's clocks are changed next, within a year."""
+    """When the zone's clocks are changed next; None if not within a year."""
     for begin in range(now, now + _YEAR, _DAY):
         if schedule.offset(there, begin) != schedule.offset(there, begin + _DAY):
             same, end = begin, begin + _DAY

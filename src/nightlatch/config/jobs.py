@@ -1,4 +1,4 @@
-"""The jobs of a file: `[defaults]`, `[jobs.NAME]`, `[jobs.NAME.on.HOST]`, read by the table in core/job.py."""
+"""The jobs of nightlatch.toml: `[defaults]`, `[jobs.NAME]`, `[jobs.NAME.on.HOST]`, read by the table in core/job.py."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ _NOT_OF_A_BATCH = ("stall", "progress", "workspace", "input", "require", "ensure
 ONLY_OF_A_BATCH = ("items", *(name for name in _OF_A_BATCH if name not in _OF_A_JOB))
 KEYS = (*_OF_A_JOB, *TARGETS, "args", *ONLY_OF_A_BATCH)
 
-ALERTS = "alerts"  # of a job, read with those of all jobs
-_NOTHING = Command(words=())
-_SEEN = 50  # slots whose distances are compared with a job's jitter
-_FROM = 1_767_225_600  # when these slots begin: fixed, so that the answer never depends on the day
+ALERTS = "alerts"  # a job's table, read later, together with the alerts of all jobs
+_NO_COMMAND = Command(words=())
+_SAMPLE = 50  # slots whose distances are compared with a job's jitter
+_SAMPLE_FROM = 1_767_225_600  # fixed, so that the result does not depend on the day
 
 
 class Jobs:
-    """Reads them one after another; what is wrong is noted, and the rest is read."""
+    """Reads the jobs one after another. Mistakes are noted, and reading goes on."""
 
     def __init__(self, *, timezone: str, interpreter: str, file: str, host: str) -> None:
         self._timezone, self._interpreter, self._file, self._host = timezone, interpreter, file, host
-        self.files: list[str] = []  # that commands were read from
-        self.alerts: dict[str, Section] = {}  # by job, as they are written
-        self.need_a_zone = False  # a cron expression goes by the file's zone
+        self.files: list[str] = []  # the files that commands were read from, by @FILE
+        self.alerts: dict[str, Section] = {}  # by job, not read yet
+        self.need_a_zone = False  # a cron expression depends on the file's time zone
         self._defaults: dict[str, Any] = {}
 
     def defaults(self, section: Section) -> None:
-        """Values for every job that does not have its own."""
+        """Read the values for every job that does not set its own."""
         for key, at in section.table([key for key in KEYS if key != "items"]).items():
             row = _OF_A_JOB.get(key) or _OF_A_BATCH.get(key)
             if row is None or _taken({key: row}, {key: at.value}, section):
                 self._defaults[key] = at.value
 
     def read(self, section: Section) -> dict[str, Job]:
-        """By their names, as this machine runs them."""
+        """The valid jobs by name, as this machine runs them."""
         if not isinstance(section.value, dict):
             section.mistake("jobs must be tables: [jobs.articles]")
             return {}
@@ -80,7 +80,7 @@ class Jobs:
             {key: row for key, row in _OF_A_JOB.items() if not (is_batch and key in _OF_A_BATCH)}, given, section
         )
         self._schedule(taken, section)
-        for wrong in Job(name=name, target=_NOTHING, **taken).mistakes(as_setting):
+        for wrong in Job(name=name, target=_NO_COMMAND, **taken).mistakes(as_setting):
             section.mistake(str(wrong), wrong.field)
         batch = self._batch(name, given["items"], of_the_batch, found, section) if is_batch and found else None
         if len(section.mistakes) > before or found is None:
@@ -147,7 +147,7 @@ class Jobs:
     def _schedule(self, taken: dict[str, Any], section: Section) -> None:
         """Check the schedule, and add the time zone that it is in."""
         if not taken.get("schedule"):
-            taken.pop("tz", None)  # of the defaults
+            taken.pop("tz", None)  # from the defaults
             return
         is_cron = any(not text.lower().startswith("every") for text in taken["schedule"])
         self.need_a_zone |= is_cron and not taken.get("tz")
@@ -164,7 +164,9 @@ class Jobs:
             return
         if not (jitter := taken.get("jitter")):
             return
-        shortest = min(later - slot for slot, later in pairwise(islice(found.between(_FROM, float("inf")), _SEEN)))
+        shortest = min(
+            later - slot for slot, later in pairwise(islice(found.between(_SAMPLE_FROM, float("inf")), _SAMPLE))
+        )
         if jitter >= shortest:
             shown = duration.show(shortest)
             section.mistake(f"jitter {duration.show(jitter)} must be less than the {shown} between two slots", "jitter")
@@ -188,7 +190,7 @@ class Jobs:
 
 
 def _taken(table: Mapping[str, Option], given: dict[str, Any], section: Section) -> dict[str, Any]:
-    """The values, read by the rows of the table; mistakes are noted and left out."""
+    """The given values, read by the rows of `table`. A wrong value is noted as a mistake and left out."""
     found = {}
     for key in [key for key in table if key in given]:
         try:

@@ -1,4 +1,4 @@
-"""The line of each key in a TOML file that tomllib has parsed without an error: tomllib does not report lines."""
+"""The line of each key in a TOML file, which tomllib does not report. The file must be valid TOML."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Scanner:
         return True
 
     def skip_blank(self) -> bool:
-        """To what is neither space nor comment; False at the end."""
+        """Skip spaces and comments; False at the end of the text."""
         while self.at < len(self.text):
             if self.text[self.at] == "#":
                 self.skip_comment()
@@ -57,7 +57,7 @@ class _Scanner:
         self.at = len(self.text) if end < 0 else end
 
     def path(self, end: str) -> tuple[str, ...]:
-        """A dotted key, up to the sign that ends it."""
+        """Read a dotted key, up to the character `end`."""
         parts = [""]
         while self.text[self.at] != end:
             sign = self.text[self.at]
@@ -96,4 +96,4 @@ class _Scanner:
             self.at += 2 if quote == '"' and self.text[self.at] == "\\" else 1
         self.at += len(mark)
         while len(mark) == 3 and self.take(quote):
-            pass  # up to two quotes may come before those that end it
+            pass  # up to two quotes of the string itself may precede the three that end it

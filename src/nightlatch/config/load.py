@@ -22,13 +22,13 @@ RESERVED = ("keep",)
 
 @value(frozen=True, kw_only=True)
 class Config:
-    """A valid file."""
+    """A valid nightlatch.toml."""
 
     path: str
-    settings: dict[str, Any]  # by their names; what the file does not say is not in it
+    settings: dict[str, Any]  # by name; only those that the file sets
     timezone: str
     jobs: dict[str, Job]
-    stamp: tuple[object, ...]  # of every file that it was read from
+    stamp: tuple[object, ...]  # path, time, size and inode of every file that it was read from
 
     @property
     def folder(self) -> str:
@@ -36,7 +36,7 @@ class Config:
 
     @property
     def store(self) -> str:
-        """ "": the file names none."""
+        """The store's URL; "" if the file names none."""
         return str(self.settings.get("store", ""))
 
     @property
@@ -63,7 +63,7 @@ class Config:
 
 
 def load(path: str, *, host: str = "") -> Config:
-    """The file, as this machine (or `host`) reads it. Raises `BadConfig` with every mistake."""
+    """The configuration for this machine, or for `host`. Raises `BadConfig` with every mistake."""
     text, document = _parse(path)
     folder, mistakes = os.path.dirname(path), Mistakes(path, lines.find(text))
     for key in _with_null_bytes(document):
@@ -102,7 +102,7 @@ def load(path: str, *, host: str = "") -> Config:
 
 
 def alerts_of(path: str) -> Any:
-    """What the file says of alerts, or None: mistakes elsewhere in it do not count for them."""
+    """The settings of alerts, or None if the file has none. Mistakes elsewhere in the file are ignored."""
     text, document = _parse(path)
     mistakes = Mistakes(path, lines.find(text))
     folder, row = os.path.dirname(path), next(row for row in SETTINGS if row.name == ALERTS)
@@ -119,7 +119,7 @@ def alerts_of(path: str) -> Any:
 
 
 def _with_jobs(everywhere: Any, jobs: dict[str, Section]) -> Any:
-    """`[alerts]` with what each job says instead."""
+    """The settings of `[alerts]`, with each job's own settings added."""
     from importlib import import_module
 
     read_job = import_module("nightlatch.observe.alerts.settings").read_job
@@ -128,12 +128,12 @@ def _with_jobs(everywhere: Any, jobs: dict[str, Section]) -> Any:
 
 
 def store_of(path: str) -> str:
-    """Only the store, which every command needs: mistakes elsewhere in the file do not count for them."""
+    """The store that the file names, or "". Every command needs it, so mistakes elsewhere in the file are ignored."""
     return str(settings_of(path, "store").get("store", ""))
 
 
 def settings_of(path: str, *names: str) -> dict[str, Any]:
-    """Some keys of the top, those that the file has: mistakes elsewhere in it do not count."""
+    """Those of the named top-level keys that the file has. Mistakes elsewhere in the file are ignored."""
     text, document = _parse(path)
     mistakes = Mistakes(path, lines.find(text))
     found = {
@@ -146,7 +146,7 @@ def settings_of(path: str, *names: str) -> dict[str, Any]:
 
 
 def _in_words(error: str) -> str:
-    """What tomllib found, and what to write instead."""
+    """An error of tomllib, with what to write instead."""
     if error.startswith("Cannot declare (") and error.endswith(" twice"):
         name = error.partition("(")[2].rpartition(")")[0].replace("'", "").replace(", ", ".").rstrip(",.")
         return f"there are two [{name}]: give one of them another name, or make them one"
@@ -163,7 +163,7 @@ def _parse(path: str) -> tuple[str, dict[str, Any]]:
     except tomllib.TOMLDecodeError as error:
         what, _, place = str(error).rpartition(" (at ")
         line = place.removeprefix("line ").partition(",")[0]
-        at = line if line.isdecimal() else str(text.count("\n") + 1)  # at the end of the document
+        at = line if line.isdecimal() else str(text.count("\n") + 1)  # tomllib says "at end of document"
         raise BadConfig(f"{shown(path)}:{at}: {_in_words(what or str(error))}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise BadConfig(f"{shown(path)} cannot be read: {error}") from None

@@ -1,6 +1,6 @@
-"""What nightlatch.toml says about money: `budget`, `[prices]` and `[gateway]`.
+"""The settings about money: `budget`, `[prices]` and `[gateway]`.
 
-Amounts are in usd: for a million tokens, a thousand searches, one call.
+Prices are in usd for a million tokens, a thousand searches or one call.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from ..core.metering import price
 from ..errors import UsageError
 from .settings import Section
 
-KINDS = (*price.INPUTS, *price.OUTPUTS, price.WEB_SEARCH)  # what a price may be given for
+KINDS = (*price.INPUTS, *price.OUTPUTS, price.WEB_SEARCH)  # those that can have a price
 GATEWAY = ("ceiling", "allow")
 
 
 def read_budget(section: Section) -> tuple[Cap, ...]:
-    """Caps for all jobs together."""
+    """The caps for all jobs together."""
     found = section.value
     text = ",".join(f"{name}={amount}" for name, amount in found.items()) if isinstance(found, dict) else found
     return budget.parse(checks.text(text, "budget"), ("day", "month"))
 
 
 def read_prices(section: Section) -> dict[str, dict[str, float]]:
-    """By model; "MODEL:TIER" is for a service tier or a speed."""
+    """Prices by model; the name "MODEL:TIER" is for a service tier or a speed."""
     return {name: _price(one) for name, one in section.table(tuple(_names(section))).items()}
 
 

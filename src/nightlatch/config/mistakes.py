@@ -1,4 +1,4 @@
-"""What is wrong in a file: all of it at once, each with its line."""
+"""All mistakes in a nightlatch.toml, reported at once, each with its line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Mistakes:
         return len(self._found)
 
     def add(self, path: Path, what: str) -> None:
-        """`what` is wrong with the key at `path`; if that is not written, with what it would be in."""
+        """`what` is wrong with the key at `path`. If the file does not have that key, the table around it is named."""
         while path and path not in self._lines:
             path = path[:-1]
         self._found.append((self._lines.get(path, 1), what))
@@ -39,7 +39,7 @@ class Mistakes:
 
 
 def shown(path: str) -> str:
-    """A path for a message, as short as it can be typed here."""
+    """A path for a message: relative if it is below the current folder."""
     try:
         short = os.path.relpath(path)
     except OSError:  # the current folder was removed

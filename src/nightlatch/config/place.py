@@ -1,6 +1,6 @@
 """Which nightlatch.toml applies: the named one, else the nearest in this folder or above, else the user's.
 
-Every command looks for it, so this imports nothing else unless a file is found.
+Every command looks for it, so the reader (config/load.py) is imported only if there is a file.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ ENV = "NIGHTLATCH_CONFIG"
 NAME = "nightlatch.toml"
 
 _chosen = ""  # by --config
-_stores: dict[str, str] = {}  # by path; a command asks several times
+_stores: dict[str, str] = {}  # path → the store it names: a command asks several times
 
 
 def choose(path: str | None) -> None:
-    """Use this file from now on; without a path, the one that is found."""
+    """Use this file from now on; without a path, search for one."""
     global _chosen  # noqa: PLW0603 - a process works with one file, as with one store
     _chosen = os.path.abspath(path) if path else ""
 
 
 def find() -> str:
-    """The file that applies here; "" if there is none. Inside a run it is the run's own, from any folder: an agent
+    """The file that applies here; "" if there is none. Inside a run it is the run's file, whatever the folder: an agent
     cannot choose another by writing one into its workspace."""
     named = _chosen or os.environ.get(ENV, "")
     if named:
@@ -65,15 +65,15 @@ def require() -> str:
 
 
 def of_a_run(file: str) -> str:
-    """NIGHTLATCH_CONFIG inside a run: the file that the run's job is in, else the one that applies here."""
+    """NIGHTLATCH_CONFIG inside a run: `file`, which declares the run's job, else the one that applies here."""
     try:
         return file or find()
-    except BadConfig:  # a file that is refused here is refused there too
+    except BadConfig:  # a file that is refused here would be refused in the run too
         return ""
 
 
 def settings(file: str, *names: str) -> dict[str, Any]:
-    """Some keys of the file that a run's job is in, else of the one that applies here."""
+    """The named top-level keys of `file`, which declares a run's job, else of the file that applies here."""
     path = of_a_run(file)
     if not path or not _mentions(path, names):
         return {}
@@ -83,18 +83,18 @@ def settings(file: str, *names: str) -> dict[str, Any]:
 
 
 def _mentions(path: str, names: tuple[str, ...]) -> bool:
-    """May the file have one of these keys? Every run asks, and to parse a file of many jobs takes longer than a short
-    run: one that has none of the words, in letters or escaped, has none of the keys."""
+    """May the file have one of these keys? Not if it has neither their names nor a backslash, which may escape one.
+    Every run asks, and parsing a file of many jobs takes longer than a short run."""
     try:
         with open(path, "rb") as file:
             text = file.read()
     except OSError:
-        return True  # the reader says what is wrong
+        return True  # `settings_of` reports what is wrong
     return b"\\" in text or any(name.encode() in text for name in names)
 
 
 def store() -> str:
-    """The store that the file names, as a URL that is valid in any folder; "" if there is none."""
+    """The store that the file names, as a URL that is valid in any folder; "" if it names none."""
     path = find()
     if path and path not in _stores:
         from .load import store_of
@@ -116,19 +116,19 @@ def logs_json(file: str = "") -> bool:
                 if text in ('log="json"', "log='json'"):
                     return True
     except (OSError, UnicodeDecodeError):
-        pass  # no file, or not a text
+        pass  # there is no file, or it is not text
     return False
 
 
 def config_folder() -> str:
-    """The folder of this user on this machine for settings."""
+    """This user's folder for Nightlatch's settings."""
     if sys.platform == "darwin":
         return os.path.expanduser("~/Library/Application Support/nightlatch")
     return os.path.join(storage.user_folder("XDG_CONFIG_HOME", "~/.config"), "nightlatch")
 
 
 def _above() -> list[str]:
-    """Where a file may be, from this folder up to the root."""
+    """The paths to look at, from this folder up to the root."""
     try:
         folder = os.getcwd()
     except FileNotFoundError:  # the folder was removed
@@ -143,7 +143,7 @@ def _above() -> list[str]:
 
 
 def _trusted(path: str) -> str:
-    """The path, if no other user can write the file: it says which commands run as this user."""
+    """Return the path; raise `BadConfig` if another user can write the file, which decides what runs as this user."""
     info = os.stat(path)
     if info.st_uid not in (os.geteuid(), 0):
         raise BadConfig(

@@ -1,4 +1,4 @@
-"""Does everything exist that a job needs, as the service will look for it?"""
+"""Checks that everything a job needs exists where the service will look for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..core.batch import unpack
 from ..core.job import Job
 from ..core.target import Each, Function
 
-# Built-ins and keywords of the shell: a line that begins with one is not a program with its arguments.
+# Built-ins and keywords of the shell: a line that begins with one need not name a program.
 _OF_THE_SHELL = frozenset((
     ".", ":", "[", "[[", "alias", "bg", "break", "case", "cd", "command", "continue", "do", "echo", "eval", "exec",
     "exit", "export", "false", "fg", "for", "function", "if", "jobs", "kill", "let", "local", "printf", "pwd",
@@ -18,7 +18,7 @@ _OF_THE_SHELL = frozenset((
     "umask", "unset", "until", "wait", "while", "{", "(", "!",
 ))  # fmt: skip
 
-_LOOK = (
+_FIND_MODULE = (
     "import importlib.util, sys; sys.path[:0] = [sys.argv[2]]\n"
     "import nightlatch.runtime.child.python_job\n"
     "try: found = importlib.util.find_spec(sys.argv[1])\n"
@@ -28,8 +28,8 @@ _LOOK = (
 
 
 def missing(job: Job, path: str) -> list[str]:
-    """What cannot be found, looking for the program on `path`, and what to do about it. What only a start would show is
-    left out."""
+    """What cannot be found, and what to do about it. Programs are searched for on `path`. What only a start would show
+    is not checked."""
     home = os.path.dirname(job.file)
     items = unpack(job.target).items if isinstance(job.target, Each) else ""
     needs = [("cwd", job.cwd if not job.workspace else ""), ("env_file", job.env_file), ("items", items)]
@@ -50,7 +50,7 @@ def _program(job: Job, path: str, home: str) -> str:
         return ""
     folder = os.path.normpath(os.path.join(home, job.cwd))
     if job.workspace and not os.path.isabs(program) and "/" in program:
-        return ""  # it is in the clone
+        return ""  # it is in the workspace, which does not exist yet
     if "/" in program:
         there = os.path.join(folder, os.path.expanduser(program))
         if not os.path.exists(there):
@@ -62,7 +62,7 @@ def _program(job: Job, path: str, home: str) -> str:
 
 
 def _of_a_line(line: str) -> str:
-    """The program that a line for the shell begins with; "" if that is not plain."""
+    """The program that a shell line begins with; "" if that cannot be told."""
     try:
         words = shlex.split(line, comments=True)
     except ValueError:
@@ -78,8 +78,8 @@ def _function(target: Function, home: str) -> str:
 
     module = target.where.rpartition(":")[0]
     if module.endswith(".py"):
-        module = "os"  # the file exists: the reader has checked
-    words = [target.interpreter, "-P", "-c", _LOOK, module, home]
+        module = "os"  # config/targets.py has checked the file: only check the interpreter
+    words = [target.interpreter, "-P", "-c", _FIND_MODULE, module, home]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

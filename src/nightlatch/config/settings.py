@@ -1,10 +1,9 @@
-"""What may be at the top of nightlatch.toml: one row each.
+"""The top-level keys and tables of nightlatch.toml: one row each.
 
-To add a key or a table, add a row to `SETTINGS`. Its `read` gets a `Section` (the value, its path in the file, the
-file's folder) and returns the value of `config.settings["name"]`. It reports each mistake with `section.mistake(…)`, so
-that all are shown at once, each with its line. A layer below this one names its
-function as text, "gateway.settings:read", which is imported when the file has that key. Take the name out of
-`RESERVED` in config/load.py.
+To add one, add a row to `SETTINGS`. Its `read` gets a `Section` (the value, its path in the file, the file's folder)
+and returns the value of `config.settings["name"]`. It reports each mistake with `section.mistake(…)`, so that all are
+shown at once, each with its line. For a layer that imports this one, `read` is a name, such as "web.settings:read",
+which is imported only if the file has that key. If the key was in `RESERVED` in config/load.py, take it out there.
 
 `[defaults]` and `[jobs]` are read by config/jobs.py. A key of a job is a row of core/job.py, with an example in
 config/examples.py; or a row of `TARGETS` in config/targets.py, if it says what is run.
@@ -24,7 +23,7 @@ from .mistakes import Mistakes, Path, shown
 
 
 class Section:
-    """One value of the file, and where it is."""
+    """One value of the file, and its path there."""
 
     def __init__(self, value: Any, path: Path, folder: str, mistakes: Mistakes) -> None:
         self.value, self.path, self.folder, self.mistakes = value, path, folder, mistakes
@@ -34,7 +33,7 @@ class Section:
         self.mistakes.add((*self.path, *keys), what)
 
     def table(self, known: Iterable[str]) -> dict[str, Section]:
-        """Its known keys; each unknown one is a mistake."""
+        """The sections of its known keys; each unknown key is noted as a mistake."""
         if not isinstance(self.value, dict):
             self.mistake(f"{'.'.join(self.path)} must be a table: [{'.'.join(self.path)}]")
             return {}
@@ -47,7 +46,7 @@ class Section:
 
 
 class Setting:
-    """One row. `example` is a line of TOML, for error messages and the documents."""
+    """One row. `example` is a line of TOML, for error messages and the docs."""
 
     def __init__(
         self, name: str, read: Callable[[Section], Any] | str, help: str, *, default: str, example: str
@@ -58,13 +57,13 @@ class Setting:
     def read(self, section: Section) -> Any:
         """The value of the key; None if it is wrong, which is noted as a mistake."""
         try:
-            return _found(self._read)(section) if isinstance(self._read, str) else self._read(section)
+            return _imported(self._read)(section) if isinstance(self._read, str) else self._read(section)
         except UsageError as error:
             section.mistake(f"{error}. Example: {self.example}")
             return None
 
 
-def _found(name: str) -> Callable[[Section], Any]:
+def _imported(name: str) -> Callable[[Section], Any]:
     from importlib import import_module
 
     module, _, function = name.partition(":")
@@ -73,7 +72,7 @@ def _found(name: str) -> Callable[[Section], Any]:
 
 
 def meant(store: str, folder: str) -> str:
-    """A store's URL as written in `folder`, made valid in any other."""
+    """A store's URL, written in a file in `folder`, in a form that is valid in any folder."""
     path = store.removeprefix(storage.FILE_URL)
     if path != store and not path.startswith(("/", "~")):
         return f"{storage.FILE_URL}{os.path.join(folder, path)}"

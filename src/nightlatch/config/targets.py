@@ -1,4 +1,4 @@
-"""What a job of the file runs: `command`, `python` with `args`, or `agent`. One row of `TARGETS` each."""
+"""What a job of nightlatch.toml runs: `command`, `python` with `args`, or `agent`; each is a row of `TARGETS`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..core.value import value
 from ..errors import UsageError
 from .mistakes import shown
 
-_LONGEST = 128 * 1024 - 1  # bytes of one word, for the kernel
+_LONGEST = 128 * 1024 - 1  # bytes: the kernel's limit for one word of a command
 
 
 @value(frozen=True, kw_only=True)
@@ -25,11 +25,11 @@ class Found:
     target: Command | Function
     defined_as: tuple[str, ...]
     files: tuple[str, ...] = ()
-    is_a_line: bool = False  # for the shell
+    is_a_line: bool = False  # a line for the shell
 
 
 def command(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> Found:
-    """A list has the command's words, a string is a line for the shell; a word @FILE is the content of that file."""
+    """From a list of words, or a string, which is a line for the shell. A word @FILE stands for that file's content."""
     if isinstance(given, str):
         words = ["sh", "-c", checks.text(given, "command")]
     elif isinstance(given, list) and given:
@@ -70,7 +70,7 @@ def _word(word: str, folder: str) -> tuple[str, str, str]:
 
 
 def python(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> Found:
-    """module:function, or FILE.py:function."""
+    """From module:function or FILE.py:function."""
     name = checks.text(given, "python")
     module, colon, function = name.rpartition(":")
     if not colon or not module or not function:
@@ -92,7 +92,7 @@ def python(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> 
 
 
 def agent(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> Found:
-    """An agent at a vendor: provider, agent and input, and the vendor's own fields."""
+    """From a table with provider, agent, input, and the vendor's fields."""
     if not isinstance(given, dict):
         raise UsageError(f"agent is {checks.shown(given)}: write a table with provider, agent and input")
     fields = {name: fact for name, fact in given.items() if name not in ("provider", "agent", "input")}
@@ -101,10 +101,10 @@ def agent(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> F
         request = AgentRequest(
             provider=given.get("provider", ""), agent=given.get("agent", ""), input=text, fields=flat(fields)
         ).check()
-        made = request.command(interpreter, definition)
+        driver = request.command(interpreter, definition)
     except TypeError:
         raise UsageError("agent contains a date or time: write it as a string") from None
-    return Found(target=made, defined_as=("agent", made.defined_as), files=(file,) if file else ())
+    return Found(target=driver, defined_as=("agent", driver.defined_as), files=(file,) if file else ())
 
 
 TARGETS: dict[str, Callable[[Any, dict[str, Any], str, str], Found]] = {

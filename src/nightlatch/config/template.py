@@ -44,7 +44,7 @@ timeout = "5m"
 
 
 def new(*, store: str, default: str, zone: str, at_once: int, jobs: Iterable[str] = ()) -> str:
-    """The text of the file. `store`: one that was found; "": none. `jobs`: tables for it, instead of an example."""
+    """The text of the file. `store`: the store to name; "": none. `jobs`: tables of jobs, instead of an example."""
     shown = _SHARED.format(store=store) if store else _OWN.format(default=default)
     head = _HEAD.format(store=shown, zone=zone, at_once=at_once)
     tables = "\n".join(jobs)

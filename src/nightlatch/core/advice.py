@@ -1,6 +1,6 @@
-"""What to type next, as data: a command's words. Each front end renders it for the store that its user reads.
+"""The command to type next, as data. Each front end renders it for the store that its user reads.
 
-Error messages are made in many places, without a front end: they use `command`, which names the store that this
+Error messages are composed in many places, far from a front end: they use `command`, which names the store that this
 process was started with.
 """
 
@@ -12,7 +12,7 @@ from .value import value
 
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_")  # in every shell
 
-# By --store and --config; those from the environment need not be named, since the user's next command finds them too.
+# Chosen by --store and --config. A choice by environment variables is not named: the user's next command finds it too.
 _chosen_store = ""
 _chosen_config = ""
 
@@ -24,7 +24,7 @@ class Advice:
     words: tuple[str, ...]  # unquoted, as in argv
 
     def shell(self, store: str = "", config: str = "") -> str:
-        """As it is typed in a shell for this store and nightlatch.toml; "": for the default ones."""
+        """The shell line that runs it for this store and this nightlatch.toml; "": the default one."""
         named = (*(("--store", without_password(store)) if store else ()), *(("--config", config) if config else ()))
         return " ".join(["nightlatch", *map(quoted, (*named, *self.words))])
 
@@ -34,23 +34,23 @@ def to(*words: str) -> Advice:
 
 
 def about(store: str | None, config: str = "") -> None:
-    """From now on commands name this store and file; without one they name none, and so use the default."""
+    """From now on, name this store and this nightlatch.toml in every command; None or "": name none."""
     global _chosen_store, _chosen_config
     _chosen_store, _chosen_config = without_password(store or ""), config
 
 
 def chosen_store() -> str:
-    """The store that commands name, to be passed to a child process; "" for none."""
+    """The store that every command names, to be passed to a child process; "": none."""
     return _chosen_store
 
 
 def text(advice: Advice) -> str:
-    """As the user of this process types it."""
+    """The shell line for the store that this process was started with."""
     return advice.shell(_chosen_store, _chosen_config)
 
 
 def command(*words: str) -> str:
-    """The same, for a sentence."""
+    """The shell line of a command, to be put into an error message."""
     return text(to(*words))
 
 

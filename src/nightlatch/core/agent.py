@@ -1,4 +1,4 @@
-"""A managed agent as a job's command: the words that start its driver, and how they are read again."""
+"""A managed agent as a job's command: writes the words that start its driver, and reads them back."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from typing import Any
 
 OWN = ("anthropic", "google", "openai", "command")  # providers that are part of Nightlatch
-FIELDS = {  # what the driver itself takes, and its default; every other field is the vendor's own
-    "waits": "0s",  # how long it may wait for a person
+FIELDS = {  # the driver's own fields and their defaults; all other fields go to the vendor
+    "waits": "0s",  # how long the agent may wait for a person
     "every": "30s",  # the longest time between two polls
-    "deadline": "30s",  # for the launch
+    "deadline": "30s",  # how long the launch may take
     "priced_as": "",  # the model whose prices count, where the vendor names none
 }
-_TIMES = ("waits", "every", "deadline")
+_DURATIONS = ("waits", "every", "deadline")
 PREPARED = "prepared"  # an agent's status before its launch: nothing works yet
-_NAMES, _NUMBER = ("true", "false", "null", "NaN", "Infinity", "-Infinity"), frozenset("0123456789+-.eE")
+_JSON_WORDS, _IN_NUMBERS = ("true", "false", "null", "NaN", "Infinity", "-Infinity"), frozenset("0123456789+-.eE")
 
 
 @value(frozen=True, kw_only=True)
 class AgentRequest:
-    """The agent that a person wants. `fields` is flat: a dot in a name leads into a table."""
+    """The agent to launch. `fields` is flat: the name budget.type stands for `type` in the table `budget`."""
 
     provider: str
     agent: str
@@ -42,7 +42,7 @@ class AgentRequest:
                 f"there is no provider {self.provider!r}: use {', '.join(OWN)}, or an adapter of yours, "
                 f"package.module:Name"
             )
-        for name in _TIMES:
+        for name in _DURATIONS:
             self.seconds(name)
         return self
 
@@ -53,7 +53,7 @@ class AgentRequest:
         return found
 
     def command(self, interpreter: str, shown: str = "") -> Command:
-        """`shown`: how the input is recorded, if not as it is."""
+        """The command that starts the driver. `shown`: what is recorded in place of the input."""
         words = [word for name, fact in self.fields.items() for word in ("--set", f"{name}={_written(fact)}")]
         agent = ("--agent", self.agent) if self.agent else ()
         named = ("--provider", self.provider, *agent, *words)
@@ -67,7 +67,7 @@ class AgentRequest:
 
     @property
     def nested(self) -> dict[str, Any]:
-        """The fields, a table where a name has a dot."""
+        """The fields as tables: the reverse of `flat`."""
         nested: dict[str, Any] = {}
         for name, fact in self.fields.items():
             *tables, last = name.split(".")
@@ -79,7 +79,7 @@ class AgentRequest:
 
 
 def flat(fields: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """As `AgentRequest.fields`, from tables."""
+    """Tables as the flat `AgentRequest.fields`."""
     found: dict[str, Any] = {}
     for name, fact in fields.items():
         found |= flat(fact, f"{before}{name}.") if isinstance(fact, dict) and fact else {f"{before}{name}": fact}
@@ -87,7 +87,7 @@ def flat(fields: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def read_fields(words: Iterable[str]) -> dict[str, Any]:
-    """The fields in words such as budget.type=limit: JSON where it is JSON, else the text."""
+    """The fields in words such as budget.type=limit. A value that is JSON is parsed, any other is text."""
     found: dict[str, Any] = {}
     for word in words:
         name, equals, text = word.partition("=")
@@ -98,22 +98,22 @@ def read_fields(words: Iterable[str]) -> dict[str, Any]:
 
 
 def read_words(words: Sequence[str]) -> AgentRequest:
-    """What the driver was started with."""
-    given: dict[str, list[str]] = {}
+    """The request in the words that the driver was started with."""
+    flags: dict[str, list[str]] = {}
     for flag, text in zip(words[::2], words[1::2], strict=True):
-        given.setdefault(flag.removeprefix("--"), []).append(text)
-    one = {name: given.get(name, [""])[0] for name in ("provider", "agent", "input")}
-    return AgentRequest(**one, fields=read_fields(given.get("set", ()))).check()
+        flags.setdefault(flag.removeprefix("--"), []).append(text)
+    single = {name: flags.get(name, [""])[0] for name in ("provider", "agent", "input")}
+    return AgentRequest(**single, fields=read_fields(flags.get("set", ()))).check()
 
 
 def for_agent(options: Mapping[str, Any]) -> dict[str, Any]:
-    """A job's options with the defaults of an agent: the vendor counts, and a lost attempt is taken up again."""
+    """A job's options with an agent's defaults: the vendor's usage figures count, a lost attempt is continued."""
     progress = {"progress": ["report"]} if options.get("stall") else {}
     return {"meter": "report", "lost": "again", **progress, **options}
 
 
 def launch_key(key: str, number: int) -> str:
-    """The effect's key for the next launch of a run's key, after `number` launches that ended."""
+    """The effect's key for the next launch under a run's `key`, after `number` launches that ended."""
     shown = key if key.isprintable() and len(key) < 900 else derive("long", key)
     return f"agent/{shown}/{number + 1}"
 
@@ -133,13 +133,13 @@ def _written(fact: object) -> str:
         return fact
     from json import dumps
 
-    return dumps(fact)  # also for text that would otherwise be parsed as another type
+    return dumps(fact)  # also for text that `_parsed` would take for another type
 
 
 def _parsed(text: str) -> Any:
     bare = text.strip()
-    if bare[:1] not in ("{", "[", '"') and bare not in _NAMES and not _NUMBER.issuperset(bare):
-        return text  # most are, and json takes long to import
+    if bare[:1] not in ("{", "[", '"') and bare not in _JSON_WORDS and not _IN_NUMBERS.issuperset(bare):
+        return text  # as most values are: this saves the slow import of json
     from json import loads
 
     try:

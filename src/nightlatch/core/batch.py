@@ -1,4 +1,4 @@
-"""A batch, declared once, as a job is (core/job.py): a command for each of many items, and the table of its options."""
+"""A batch: a command for each of many items, and the one table of a batch's options, as core/job.py is for a job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("jsonl", "csv", "lines")
 
-_HERE = (BATCH,)
+_BATCH_ONLY = (BATCH,)
 
 
 @value(frozen=True, kw_only=True)
@@ -29,43 +29,47 @@ class Batch:
     items: str  # a path, or - for standard input
     command: list[str]
     json: bool = False  # print only the summary on standard output
-    continued_by: str = ""  # the command line that goes on with this batch
+    continued_by: str = ""  # the command line that continues this batch
 
-    key: str = options.text("the fields that name an item: '{site}/{slug}'", metavar="TEMPLATE", where=_HERE)
-    format: str = options.text("jsonl, csv or lines", metavar="FORMAT", choices=FORMATS, where=_HERE)
-    jobs: int = options.whole("how many at a time; also -j N", 1, where=_HERE)
+    key: str = options.text("the fields that name an item: '{site}/{slug}'", metavar="TEMPLATE", where=_BATCH_ONLY)
+    format: str = options.text("jsonl, csv or lines", metavar="FORMAT", choices=FORMATS, where=_BATCH_ONLY)
+    jobs: int = options.whole("how many at a time; also -j N", 1, where=_BATCH_ONLY)
     timeout: float | None = options.bound(
-        "for each item; one that takes longer is ended and has failed", "none", where=_HERE
+        "for each item; one that takes longer is ended and has failed", "none", where=_BATCH_ONLY
     )
-    retries: int = options.whole("how often to try a failed item again in this start", where=_HERE)
-    backoff: float = options.time("pause before the first retry; doubles each time", "1s", where=_HERE)
-    fail_fast: bool = options.flag("start nothing more after the first failed item", where=_HERE)
-    max_failures: str = options.text("start nothing more after this many failures", metavar="N|P%", where=_HERE)
+    retries: int = options.whole("how often to try a failed item again in this start", where=_BATCH_ONLY)
+    backoff: float = options.time("pause before the first retry; doubles each time", "1s", where=_BATCH_ONLY)
+    fail_fast: bool = options.flag("start nothing more after the first failed item", where=_BATCH_ONLY)
+    max_failures: str = options.text("start nothing more after this many failures", metavar="N|P%", where=_BATCH_ONLY)
     lost: str = options.text(
         "items in flight when a batch died: doubt (default) or again (default with --publish)",
         metavar="POLICY",
         choices=LOST_POLICIES,
-        where=_HERE,
+        where=_BATCH_ONLY,
     )
     retry_failed: bool = options.flag(
-        "also retry items that were set aside after a permanent failure", where=_HERE, defines=False
+        "also retry items that were set aside after a permanent failure", where=_BATCH_ONLY, defines=False
     )
     publish: tuple[str, ...] = options.texts(
         "run each item in a fresh folder and publish FROM there to a file, folder or s3://",
         metavar="FROM=TO",
-        where=_HERE,
+        where=_BATCH_ONLY,
     )
     budget: tuple[Cap, ...] = options.item_caps(
-        "the most an item or the batch may use: usd/item=0.1,usd=5,usd/day=10", where=_HERE
+        "the most an item or the batch may use: usd/item=0.1,usd=5,usd/day=10", where=_BATCH_ONLY
     )
     meter: str = options.text(
         "how usage is measured: gateway (default with a cap in usd, tokens or calls), report or output",
         metavar="HOW",
         choices=METERS,
-        where=_HERE,
+        where=_BATCH_ONLY,
     )
-    shell: bool = options.flag("run CMD as one shell line; item values are passed safely as parameters", where=_HERE)
-    pass_store: bool = options.flag("let nightlatch commands inside an item use the store's password", where=_HERE)
+    shell: bool = options.flag(
+        "run CMD as one shell line; item values are passed safely as parameters", where=_BATCH_ONLY
+    )
+    pass_store: bool = options.flag(
+        "let nightlatch commands inside an item use the store's password", where=_BATCH_ONLY
+    )
 
     def check(self, name: Names = as_flag) -> Batch:
         """Return this batch if its options fit together; otherwise raise `BadOption`, which says what to add."""
@@ -112,7 +116,7 @@ class Batch:
             defined_as=self.definition(),
             interpreter=interpreter,
         )
-        # The driver reports what is in an item's output.
+        # The driver reads usage from the items' output and reports it, so for the run it is "report".
         meter = GATEWAY if self.metered_by == GATEWAY else "report" if self.metered_by else ""
         return Job(
             name=self.name,

@@ -8,12 +8,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_WINDOW = 10
-_ALIKE = 8
+_WINDOW = 10  # items
+_ALIKE = 8  # of them, for the breaker to trip
 
 
 class Breaker:
-    """Trips when most of the last items failed in the same way: a wrong password must not waste two hundred items."""
+    """Trips when most of the last items failed in the same way: a wrong password must not fail two hundred items."""
 
     def __init__(self) -> None:
         self._last: dict[str, str] = {}  # item → failure, the newest last
@@ -35,14 +35,14 @@ class Breaker:
 
 
 def alike(exit_code: int | None, stderr: Iterable[str]) -> str:
-    """What two failures must share to count as the same: the exit code and the last line of stderr, digits aside."""
+    """The failure in a form to compare: exit code and last line of stderr, with every digit replaced by #."""
     last = next((line.strip() for line in reversed(list(stderr)) if line.strip()), "")
     shape = "".join("#" if letter.isdigit() else letter for letter in last[:200])
     return shape if exit_code is None else f"exit code {exit_code}" + (f": {shape}" if shape else "")
 
 
 class Limit:
-    """`5` failures, or `5%` of the items."""
+    """How many failures are allowed: `5`, or `5%` of the items."""
 
     def __init__(self, text: str, what: str = "--max-failures") -> None:
         number, percent, rest = text.strip().partition("%")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 PERIODS = ("run", "day", "month")
-ITEM = "item"  # of a batch
+ITEM = "item"  # a further period, in batches only
 
 _HINT = f'write it as in "usd=2,usd/day=10,tokens=500000": {", ".join(CAPPED)}, for a run, a day or a month'
 
@@ -51,7 +51,7 @@ def everything(text: str) -> tuple[Cap, ...]:
 
 
 def changed(caps: tuple[Cap, ...], by: tuple[Cap, ...]) -> tuple[Cap, ...]:
-    """The caps, with those that a person has set in place of theirs."""
+    """The caps, each replaced by the one in `by` for the same unit and period; others in `by` are added."""
     own = {(cap.unit, cap.period): cap for cap in caps}
     return tuple((own | {(cap.unit, cap.period): cap for cap in by}).values())
 
@@ -77,9 +77,9 @@ def exceeded(
     """
     for cap in caps:
         used = attempt.get(cap.unit, 0.0) + before(cap.unit, cap.period)
-        if cap.unit == "usd":  # what is in doubt may have been spent
+        if cap.unit == "usd":  # usd in doubt may have been spent, so they count
             used += attempt.get("doubt", 0.0) + before("doubt", cap.period)
-        used = round(used, 9)  # so that three times 0.1 is 0.3
+        used = round(used, 9)  # or 0.1 + 0.1 + 0.1 would exceed 0.3
         reached = used >= cap.amount and (used > 0 or cap.period != "run")
         if used > cap.amount or (starting and reached):
             return cap

@@ -1,4 +1,4 @@
-"""Checks of what a caller passes, made where it comes in: deep inside, a wrong type fails with a useless message."""
+"""Checks of a caller's arguments, made at the entry: deeper inside, a wrong type fails with a useless message."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def shown(value: object) -> str:
     """Any value, in one short line."""
     try:
         text = repr(value)
-    except Exception:  # noqa: BLE001 - its own `__repr__` failed: show its type at least
+    except Exception:  # noqa: BLE001 - the value's `__repr__` failed: show at least its type
         text = object.__repr__(value)
     line = text.partition("\n")[0][:_LONGEST]
     return line if line == text else f"{line}…"

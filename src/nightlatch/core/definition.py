@@ -1,4 +1,4 @@
-"""Which definition of a job is in force, where several machines have a file each."""
+"""Which definition of a job is in force, where each of several machines has its own nightlatch.toml."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ SAME, NEW, OLD = "same", "new", "old"
 
 
 def judge(row: Row, mine: str, last_served: str, *, shared: bool) -> str:
-    """Is my definition the one in force, does it come into force now, or is it old?
+    """Is this machine's definition in force (SAME), does it come into force now (NEW), or is it outdated (OLD)?
 
-    A definition that the row does not know is new. One that was in force before is old, unless this machine has itself
-    served the one that is in force now: then a person here has reverted to it. On a store that serves one machine there
-    is one file, and its definition always counts. `last_served`: the mark that this machine remembers, or two lines:
-    it has also tried to bring another into force, and may have.
+    A definition that the row does not know is new. One that was in force before is outdated, unless this machine has
+    already served the one in force now: then a person here has reverted the file. On a store that serves one machine
+    there is one file, and its definition always counts. `last_served`: the `mark` that this machine remembers; a second
+    line is the mark of a definition that it tried to bring into force, with unknown outcome.
     """
     if row.definition == mine:
         return SAME
@@ -24,12 +24,12 @@ def judge(row: Row, mine: str, last_served: str, *, shared: bool) -> str:
 
 
 def mark(row: Row) -> str:
-    """What a machine that serves the definition in force remembers. The number differs for a definition that was
-    edited and restored since, although its text is the same: a machine that slept meanwhile has the older number."""
+    """What a machine remembers of the definition in force when it serves it. The edition tells apart a definition that
+    was edited and then restored: a machine that slept meanwhile remembers the older edition of the same text."""
     return f"{row.definition} {row.edition}"
 
 
 def renewed(row: Row, mine: str) -> Row:
-    """The row with another definition in force: runs under the previous one are not evidence for it."""
+    """The row with `mine` in force, and no clean runs: those under the previous definition are not evidence for it."""
     before = tuple(one for one in (row.definition, *row.before) if one and one != mine)
     return replace(row, definition=mine, edition=row.edition + 1, before=before[:BEFORE], clean=0)

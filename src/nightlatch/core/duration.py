@@ -7,7 +7,7 @@ from . import checks
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _NAMES = {"sec": "s", "second": "s", "min": "m", "minute": "m", "hr": "h", "hour": "h", "day": "d", "week": "w"}
-_LONGEST = 1e10  # seconds: every clock and database here can count that far
+_LONGEST = 1e10  # seconds: within the range of every clock and database used here
 _HINT = 'write it with units, as in "90s", "10m" or "1h30m"'
 
 
@@ -39,14 +39,14 @@ def parse(text: str, *, what: str = "duration") -> float:
 
 
 def _split(text: str) -> tuple[str, str, str]:
-    """The number and the unit that it begins with, and the rest."""
+    """(number, unit, rest): the number and the unit at the start of `text`, and what follows them."""
     letters = text.lstrip("0123456789.")
     rest = letters.lstrip("abcdefghijklmnopqrstuvwxyzµ")
     return text[: len(text) - len(letters)], letters[: len(letters) - len(rest)], rest
 
 
 def _shortened(text: str) -> str:
-    """What was meant by "1 hour", "90 min" or "1 h 30 m"; "" if that is not clear, or it is short already."""
+    """The short form of "1 hour", "90 min" or "1 h 30 m"; "" if there is none, or `text` already is the short form."""
     short, words = "", text.replace(",", " ").replace(" and ", " ").split()
     joined = "".join(words)
     while joined:
@@ -59,7 +59,7 @@ def _shortened(text: str) -> str:
 
 
 def show(seconds: float) -> str:
-    """A duration for people: the two largest units that matter."""
+    """A duration for people, in its two largest units: 1h30m."""
     if seconds < 0:
         return "-" + show(-seconds)
     if seconds < 0.9995:

@@ -20,11 +20,11 @@ BEGUN = "begun"
 DONE = "done"
 FAILED = "failed"
 IN_DOUBT = "in-doubt"
-PLANNED = "planned"  # in a dry-run, in place of doing it
-SET_ASIDE = "needs-attention"  # of an item: it reported that its failure is permanent
+PLANNED = "planned"  # a dry-run would have done it
+SET_ASIDE = "needs-attention"  # items only: it reported that its failure is permanent
 
-GIVEN_UP = "given-up"  # of an item: a person has set it aside for good
-GIVE_UP = "give-up"
+GIVEN_UP = "given-up"  # items only: a person has set it aside for good
+GIVE_UP = "give-up"  # what a person types for that
 RESOLUTIONS = {"done": DONE, "failed": FAILED, "again": FAILED}  # what a person types → the status it leads to
 
 STORE_WIDE = "once"  # the scope of an effect that names none
@@ -38,8 +38,8 @@ _CODES = range(1, 256)
 def judge(exit_code: int, ended_by: str, not_done: Collection[int]) -> tuple[str, str]:
     """(status, reason) of an effect whose command has ended.
 
-    `ended_by` says what ended it from outside, "" if nothing did. Only a command that ended by itself proves anything,
-    and only by 0 or by a code that was declared to mean that nothing was done.
+    `ended_by`: what ended the command from outside; "" if it ended by itself. Only then does the exit code prove
+    anything, and only if it is 0 or in `not_done`, the codes declared to mean that nothing was done.
     """
     if ended_by:
         return IN_DOUBT, f"it was ended from outside ({ended_by}) and may have acted before"
@@ -51,6 +51,7 @@ def judge(exit_code: int, ended_by: str, not_done: Collection[int]) -> tuple[str
 
 
 def resolution(outcome: str, *, of_item: bool = False) -> str:
+    """The status that a person's decision leads to."""
     if of_item and outcome == GIVE_UP:
         return GIVEN_UP
     if outcome not in RESOLUTIONS:
@@ -73,7 +74,7 @@ def codes(text: str) -> frozenset[int]:
 
 
 def typed(key: str, *words: str, by: Collection[str] = ()) -> tuple[str, ...]:
-    """The words of a command that names a key, with the options `by`: a key that begins with - comes after --."""
+    """The words of a command: key, `words`, options `by`. A key that begins with - is put after --."""
     return (*by, "--", key, *words) if key.startswith("-") else (key, *words, *by)
 
 

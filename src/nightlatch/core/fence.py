@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
 @value(frozen=True, kw_only=True)
 class KeptMark:
-    """A mark that a gate keeps, with what a refusal reports: whose it is, and since when."""
+    """A mark that a gate keeps, with its holder and time, which a refusal reports."""
 
     mark: Mark
-    by: str
+    by: str  # the holder, in one line
     at: float  # wall clock
 
 
 @value(frozen=True, kw_only=True)
 class Landing:
-    """A write that a gate let through: whose, and the sha256 that its writer named."""
+    """A write that a gate let through: its holder's mark, and the sha256 that the writer named."""
 
     mark: Mark
-    digest: str  # "": the writer named none; BACK: an earlier release was restored
-    at: float  # wall clock of the entry
+    digest: str  # "": the writer named none; BACK: the write restored an earlier release
+    at: float  # wall clock
 
 
 BACK = "rollback"
 
-LANDINGS = 32  # kept at each target, the newest
+LANDINGS = 32  # each target keeps this many of its newest landings
 
 
 @value(frozen=True, kw_only=True)
@@ -43,11 +43,11 @@ class Refusal:
 
     at: float  # wall clock
     name: str  # the lease
-    offered: int  # the token it came with
+    offered: int  # the token that was refused
     grant: str
     store: str
-    current: int  # the gate's own token; 0 if that belongs to another store
-    by: str
+    current: int  # the token in the gate's mark; 0 if that mark is another store's
+    by: str  # the refused holder, in one line
 
     def pack(self) -> str:
         fields = (f"{self.at:.3f}", self.name, self.offered, self.grant, self.store, self.current, self.by)
@@ -75,25 +75,25 @@ class Refusal:
 
 
 def kept(mark: Mark, by: str, now: float) -> KeptMark:
-    """A mark to keep, with its holder in one line."""
+    """The mark as a gate keeps it."""
     return KeptMark(mark=mark, by=" ".join(by.split()), at=now)
 
 
 def adopted(marks: Mapping[str, KeptMark], store: str) -> tuple[dict[str, KeptMark], int]:
-    """The marks with every other store's made this store's, tokens kept; and how many there were."""
+    """(the marks, all re-keyed to this store with their tokens kept; how many were another store's)"""
     foreign = sum(one.mark.store != store for one in marks.values())
     return {n: replace(one, mark=replace(one.mark, store=store, grant="")) for n, one in marks.items()}, foreign
 
 
 def admit(gate: str, standing: Mapping[str, KeptMark], offered: Mark, known: KnownGrants | None = None) -> bool:
-    """May a holder with this mark write here? True: yes, after the gate's mark is raised. False: yes, the gate has
-    this very mark. Otherwise raises StaleToken, or OtherStore.
+    """Let a holder with the mark `offered` write, or raise `StaleToken` or `OtherStore`. Returns whether the gate's
+    mark has to be raised first; False: the gate already has exactly this mark.
 
-    `known`, when a gate is sealed: raises `Forgotten` if the store cannot explain the gate's mark. The mark then stays
-    as it is: it is the only evidence that the store has forgotten grants.
+    `standing` is every mark of the gate by lease name. Two jobs on one target do not fence each other. The tokens of
+    two stores cannot be compared, so the second store is refused whatever its token.
 
-    `standing` is every mark of the gate by lease name. Two jobs on one target do not fence each other;
-    two stores do not know of each other's tokens, so the second one is refused whatever its token.
+    `known` is passed when a gate is sealed: raises `Forgotten` if the store cannot explain the gate's mark. That mark
+    then stays, as the only evidence that the store has forgotten grants.
     """
     for name, kept in standing.items():
         if kept.mark.store != offered.store:
@@ -135,7 +135,7 @@ def forgotten(gate: str, offered: Mark, current: Mark, by: str = "a holder") -> 
 def pack(standing: Mapping[str, KeptMark], landings: Iterable[Landing] = ()) -> str:
     """Marks as text: one a line, fields separated by tabs, the same in a file, a blob and an object.
 
-    A landing is a line whose first field is empty; its last field is the lease's name and the digest.
+    A line whose first field is empty is a landing; its last field is the lease's name and the digest.
     """
     lines = [(s.mark.name, s.mark, s.at, s.by) for _, s in sorted(standing.items())]
     lines += [("", landing.mark, landing.at, f"{landing.mark.name} {landing.digest}") for landing in landings]
@@ -146,12 +146,12 @@ def pack(standing: Mapping[str, KeptMark], landings: Iterable[Landing] = ()) -> 
 
 
 def unpack(text: str) -> dict[str, KeptMark]:
-    """The marks by lease name."""
+    """The marks in a packed text, by lease name."""
     return {mark.name: KeptMark(mark=mark, by=by, at=at) for name, mark, at, by in _lines(text) if name}
 
 
 def landings(text: str) -> tuple[Landing, ...]:
-    """The landings in the same text, the oldest first."""
+    """The landings in a packed text, the oldest first."""
     found = []
     for first, mark, at, last in _lines(text):
         if not first:

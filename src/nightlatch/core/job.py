@@ -1,8 +1,8 @@
 """A job, declared once: what is run, and the table of its options.
 
 Each field with a row is an option: --keep-awake of `nightlatch run`, keep_awake of `@nightlatch.job`,
-`nightlatch.run()` and `nightlatch.toml`, in the order in which help shows them. A row says where it is valid: an option
-that only a schedule needs is valid in `nightlatch.toml` alone. `defines=False`: it does not change what the job is.
+`nightlatch.run()` and `nightlatch.toml`. Help shows them in this order. `where` says where an option is valid: one that
+only a schedule needs is valid in `nightlatch.toml` alone. `defines=False`: changing it does not make it another job.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from .budget import Cap
     from .options import Names
 
-BY_HAND = "by-hand-"  # how the key of a run without one begins
+BY_HAND = "by-hand-"  # prefix of the key that is made for a run started without one
 LOST_POLICIES = ("again", "doubt")
-METERS = ("gateway", "report", "output")  # calls to models are counted on their way; `nightlatch spend`; the final JSON
+METERS = ("gateway", "report", "output")  # usage is counted in model calls; by `nightlatch spend`; in the final JSON
 GATEWAY = "gateway"
 REPORT = "report"  # as a source of progress: the command calls `nightlatch progress`
-SKIP, QUEUE, CANCEL = OVERLAPS = ("skip", "queue", "cancel")  # what a slot becomes while an older run is at work
-ONE, NONE = CATCH_UPS = ("one", "none")  # what becomes of missed slots: one run of the newest, or none
+SKIP, QUEUE, CANCEL = OVERLAPS = ("skip", "queue", "cancel")  # what happens to a slot while an older run is working
+ONE, NONE = CATCH_UPS = ("one", "none")  # what happens to missed slots: one run of the newest, or none
 
-_VERSION = 2  # of a packed job
+_VERSION = 2  # of the format of a packed job
 _FACTS = ("name", "due", "missed", "since", "file", "defined_as")  # fields of a packed job that are not options
 _LONGEST_KEY = 1000
 
@@ -45,10 +45,10 @@ class Job:
     name: str
     target: Command | Function | Each
     due: str = ""  # the slot this start is for
-    missed: int = 0  # how many older slots are made up for by this start
+    missed: int = 0  # how many older slots this start makes up for
     since: str = ""  # the last slot that succeeded
-    file: str = ""  # the nightlatch.toml that it is in: its paths start at that file
-    defined_as: str = ""  # its definition in nightlatch.toml, where target and options do not show it; "": they do
+    file: str = ""  # the nightlatch.toml that declares it: its paths are relative to that file's folder
+    defined_as: str = ""  # its definition; "": made from target and options
 
     schedule: tuple[str, ...] = options.texts(
         'when it is due: "0 2 * * *", "@daily", "every 45m", or a list of those; omit it for a job run only by hand',
@@ -175,7 +175,7 @@ class Job:
     def check(self, name: Names = as_flag) -> Job:
         """Return this job if its options fit together; otherwise raise `BadOption`, which says what to add.
 
-        `name`: how the front end writes an option."""
+        `name` spells an option as the front end does."""
         check_name(self.name)
         if not self.command:
             raise UsageError(
@@ -247,12 +247,12 @@ class Job:
 
     @property
     def command(self) -> list[str]:
-        """The words of what it runs; what has to hold before and after it is in `require` and `ensure`."""
+        """The words of the command that it runs."""
         return list(self.target.words)
 
     @property
     def metered_by(self) -> str:
-        """Where usage figures come from: calls to models are counted on their way if a cap needs that."""
+        """Where usage figures come from: one of METERS, or "" if usage is not measured."""
         return self.meter or metering_of(self.budget)
 
     @property
@@ -262,7 +262,7 @@ class Job:
 
     @property
     def when_lost(self) -> str:
-        """What to do after an attempt whose holder died: it may have acted, unless it could act through gates only."""
+        """again or doubt, after an attempt whose holder died: it may have acted, unless it could only publish."""
         return self.lost or ("again" if self.workspace and self.publish else "doubt")
 
     def at(self, due: str, *, missed: int = 0, since: str = "") -> Job:
@@ -274,13 +274,13 @@ class Job:
         return self.defined_as or options.definition(self, target=self.target.definition)
 
     def pack(self) -> dict[str, Any]:
-        """As JSON, from which any process can start the job. It holds the environment's values, so keep it private."""
+        """The job for JSON: any process can start it from that. Keep it private, it holds the values of `env`."""
         facts = {field: self.__dict__[field] for field in _FACTS}
         return {"version": _VERSION, **facts, "target": target.pack(self.target), "options": options.changed(self)}
 
 
 def metering_of(caps: tuple[Cap, ...]) -> str:
-    """What meters these caps where nothing else is named."""
+    """The meter for these caps where the job names none; "" without caps."""
     return GATEWAY if any(cap.unit in METERED for cap in caps) else REPORT if caps else ""
 
 

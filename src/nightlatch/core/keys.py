@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Part = object  # None, bool, int, float, str, bytes, date, datetime, UUID, Decimal, or a list, tuple or dict of these
 
-_MOST = 1.7976931348623157e308  # the largest float; NaN and infinities are not within it
+_LARGEST_FLOAT = 1.7976931348623157e308  # `sys.float_info.max`
 _PREFIX = b"nightlatch-key-1\n"
 
 
@@ -23,8 +23,8 @@ def key(*parts: Part) -> str:
     """A stable key for `parts`: 64 hexadecimal digits.
 
     Text is compared in Unicode's normal form NFC, so an "é" typed on macOS and one typed on Linux
-    are the same. Floats that are not numbers, sets, and objects without a canonical form are
-    refused: they would give another key tomorrow.
+    are the same. NaN, infinities, sets, and objects without a canonical form are refused: their key
+    could be another one tomorrow.
     """
     if not parts:
         raise UsageError("a key needs at least one part: name what is processed, as in key(site, slug)")
@@ -33,7 +33,7 @@ def key(*parts: Part) -> str:
     return hashlib.sha256(_PREFIX + b"".join([_encode(part) for part in parts])).hexdigest()
 
 
-def _encode(part: Part) -> bytes:  # one return per type reads best
+def _encode(part: Part) -> bytes:
     if isinstance(part, str):
         return _framed(b"s", _text(part))
     if part is None:
@@ -43,7 +43,7 @@ def _encode(part: Part) -> bytes:  # one return per type reads best
     if isinstance(part, int):
         return _framed(b"i", b"%d" % part)
     if isinstance(part, float):
-        if not -_MOST <= part <= _MOST:
+        if not -_LARGEST_FLOAT <= part <= _LARGEST_FLOAT:  # infinite, or NaN
             raise UsageError(f"{part} cannot be part of a key: it is not a finite number")
         return _framed(b"f", repr(part + 0.0).encode())  # + 0.0 makes -0.0 equal to 0.0
     if isinstance(part, bytes | bytearray):
@@ -52,10 +52,11 @@ def _encode(part: Part) -> bytes:  # one return per type reads best
         return _framed(b"l", b"".join(_encode(item) for item in part))
     if isinstance(part, dict):
         return _framed(b"d", b"".join(_pairs(part.items())))
-    return _encode_named(part)
+    return _encode_imported(part)
 
 
-def _encode_named(part: Part) -> bytes:
+def _encode_imported(part: Part) -> bytes:
+    """The types of modules that are slow to import, so they are imported only for a part of no built-in type."""
     import datetime
     import decimal
     import uuid

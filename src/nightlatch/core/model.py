@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 _NAME_EXTRA = frozenset("._-/#:@+=,")
 _NAME_LENGTH = 200
-_UNKNOWN = "?"  # user or host
+_UNKNOWN = "?"  # in place of a user or host
 
 
 def check_name(name: str) -> str:
@@ -31,19 +31,19 @@ def check_name(name: str) -> str:
 
 @value(frozen=True, kw_only=True)
 class Holder:
-    """The incarnation that holds a lease, with all that is needed to find out later whether it is still alive."""
+    """The incarnation that holds a lease, with everything needed to find out later whether it is still alive."""
 
-    incarnation: str  # random, new at every start of a process: never a host name, never a constant
+    incarnation: str  # random, new at every start of a process
     user: str
     host: str
-    pid: int = 0  # 0: not bound to a process; only its TTL counts
-    start: int = 0  # the process's start time, so that a reused pid is not mistaken for it
+    pid: int = 0  # 0: not bound to a process, so only the TTL ends it
+    start: int = 0  # the process's start time, which tells it from a later process with the same pid
     machine: str = ""
     boot: str = ""
     pidns: str = ""
     timens: str = ""
     lifetime: str = ""  # the file that stays locked while the holder's tree lives
-    unproven: str = ""  # processes of the holder before it that could not be proven gone when its TTL had passed
+    unproven: str = ""  # processes of the previous holder that could not be proven gone after its TTL
 
     def __str__(self) -> str:
         return f"{self.user}@{self.host}" + (f" (pid {self.pid})" if self.pid else "")
@@ -64,14 +64,14 @@ _NOBODY = Holder(incarnation="", user=_UNKNOWN, host=_UNKNOWN)
 
 @value(frozen=True, kw_only=True)
 class KnownGrants:
-    """The grants of a lease that its store remembers. A gate's mark of any other grant shows that it forgot some.
+    """The grants of a lease that its store remembers. A gate's mark of any other grant proves that the store forgot it.
 
-    Kept as one text, the newest grant first: `grant token grant token grant …`, each token that of the grant after it.
-    A store puts a new grant and the previous token in front, and cuts the text at LENGTH.
+    Kept as one text, the newest grant first: `grant token grant token grant …`. Each token belongs to the grant that
+    follows it. A store puts a new grant and the previous token in front, and cuts the text at LENGTH.
     """
 
     grants: frozenset[str]
-    floor: int  # grants with a token up to this one were dropped: the text was cut, or the token was raised
+    floor: int  # grants up to this token are not remembered: the text was cut, or the token was raised
 
     LENGTH = 1500  # characters; some thirty grants
 
@@ -81,14 +81,14 @@ class KnownGrants:
 
     @staticmethod
     def remember(past: str, token: int, grant: str) -> str:
-        """`past` with one more grant; `token` was the last one before it."""
+        """The text `past` with a new grant in front; `token` is the previous grant's."""
         return f"{grant} {token} {past}"[: KnownGrants.LENGTH]
 
     @classmethod
     def read(cls, past: str) -> KnownGrants:
         words = past.split(" ")
         if len(past) == cls.LENGTH:
-            words[-1] = ""  # it may be cut
+            words[-1] = ""  # the last word may have been cut
         tokens = [int(word) for word in words[1::2] if word]
         whole = bool(words[-1])
         return cls(grants=frozenset(words[::2]) - {""}, floor=0 if whole or not tokens else tokens[-1])
@@ -96,20 +96,20 @@ class KnownGrants:
 
 @value(frozen=True, kw_only=True)
 class Begun:
-    """A key that a holder began to work on; it stays on the lease's list until it ends or a person resolves it."""
+    """A key that a holder began to work on, listed with the lease until the work ends or a person resolves it."""
 
     key: str
     attempt: int = 1
     host: str = ""
-    token: int = 0  # of the holder that began it: names the entry
+    token: int = 0  # of the holder that began it: identifies the entry
     at: float = 0.0  # wall clock
 
-    MOST = 1000  # entries of one lease; more are refused, since every renewal writes the whole record
-    MOST_OF_KEY = 10  # attempts listed for one key, the newest ones
+    MOST = 1000  # entries per lease; more are refused, since every renewal writes the whole record
+    MOST_OF_KEY = 10  # entries per key: only its newest attempts stay
 
     @staticmethod
     def add(begun: tuple[Begun, ...], new: Begun) -> tuple[Begun, ...]:
-        """The list with one more entry at its end. Raises `InDoubt` if it is full."""
+        """The list with `new` at its end. Raises `InDoubt` if the list is full."""
         same = [entry for entry in begun if entry.key == new.key]
         if len(begun) >= Begun.MOST and not same:
             raise InDoubt(
@@ -134,12 +134,12 @@ class Record:
     grant: str  # "" when nobody holds it
     holder: Holder
     ttl: float  # seconds
-    since: float  # wall clock of the grant, for people
-    until: float  # wall clock of its end unless it is renewed, for people
-    left: float | None  # seconds left by the store's clock; None: no clock here can measure it
+    since: float  # wall clock when it was granted, for people
+    until: float  # wall clock when it ends unless renewed, for people
+    left: float | None  # seconds left by the store's clock; None: the store has no clock to measure it
     version: str  # changes with every grant and every renewal
     known: KnownGrants | None = None  # None: the store does not keep them
-    begun: tuple[Begun, ...] = ()  # keys that were begun under it and have not ended, the oldest first
+    begun: tuple[Begun, ...] = ()  # keys begun under this lease that have not ended, the oldest first
 
 
 @value(frozen=True, kw_only=True)
@@ -160,15 +160,15 @@ class Granted:
     """What an acquire returns."""
 
     token: int
-    previous: int  # the token before this one
+    previous: int  # the token of the grant before
     gates: tuple[str, ...]  # every gate registered under this name, to be sealed before any work
     known: KnownGrants | None = None  # None: the store does not keep them
-    begun: tuple[Begun, ...] = ()  # keys that holders before this one began and that have not ended, the oldest first
+    begun: tuple[Begun, ...] = ()  # keys begun by earlier holders that have not ended, the oldest first
 
 
 @value(frozen=True, kw_only=True)
 class Mark:
-    """What a gate remembers of the newest holder, one mark for each lease name."""
+    """What a gate remembers of a lease's newest holder."""
 
     store: str
     name: str
@@ -182,13 +182,13 @@ class Done:
 
     scope: str
     key: str
-    value: str  # kept with the key, for the work's own use
-    input: str  # fingerprint of what it was done with; "" if there is none
+    value: str  # kept with the key for the caller that settled it
+    input: str  # fingerprint of its input; "" if there is none
     token: int
     at: float  # wall clock
 
     def with_input(self, input: str) -> Done:
-        """Return this key; raise `InputChanged` if it was done with other input."""
+        """Return this value; raise `InputChanged` if the key was done with other input."""
         if input and self.input and self.input != input:
             raise InputChanged(
                 f"the key {self.key} of {self.scope} is done already, with other input. "

@@ -1,9 +1,10 @@
 """An option is one row: its name, how its value is read, its default, its help, and where it is valid.
 
-The rows are the fields of `core/job.py`. The command line, `@nightlatch.job`, `nightlatch.run()` and the docs are
-made from them, so a new option is one row, and the line where it takes effect. A row reads the value that a front end
-passes: words of a command line, or values of Python, JSON or TOML. A value that it cannot use raises `BadOption`,
-which carries the field; the front end's `name` turns the field into its own spelling."""
+The rows are fields of the classes in core/job.py and core/batch.py. The command line, `@nightlatch.job`,
+`nightlatch.run()` and the docs are made from them, so a new option is one row, and the line where it takes effect. A
+row reads the value that a front end passes: words of a command line, or values of Python, JSON or TOML. A value that
+cannot be used raises `BadOption`, which carries the field. A front end's `name` spells a field as its users write it.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    Names = Callable[..., str]  # (field, value="") → as the front end writes it
+    Names = Callable[..., str]  # (field, value="") → the option as users of the front end write it
 
 RUN, BATCH, DECORATOR, CALL = "nightlatch run", "nightlatch batch", "@nightlatch.job", "nightlatch.run()"
 FILE = "nightlatch.toml"
 OF_A_JOB = (RUN, DECORATOR, CALL, FILE)
-OF_CODE = (RUN, DECORATOR, CALL)  # nightlatch.toml has another key for it
-OF_A_START = (RUN, CALL)  # for one start, not part of the job
-OF_THE_FILE = (FILE,)  # what only a schedule needs
+OF_CODE = (RUN, DECORATOR, CALL)  # in nightlatch.toml the schedule takes its place
+OF_A_START = (RUN, CALL)  # for one start: not part of the job
+OF_THE_FILE = (FILE,)  # only a schedule needs it
 
 
 def as_flag(field: str, value: str = "") -> str:
@@ -57,8 +58,8 @@ class Option:
         refused: Mapping[str, str] = {},
         defines: bool = True,
     ) -> None:
-        self.name = ""  # of the field; set when the class is made
-        self.default, self.written = default, written  # as a job has it, and as people write it
+        self.name = ""  # the field's name, from __set_name__
+        self.default, self.written = default, written  # the default as a value, and as people write it
         self.metavar, self.where, self.choices, self.refused = metavar, where, choices, refused
         self.defines = defines  # part of the job's definition
         self.flag, self.number, self.many = read is _flag, read is checks.whole, read in (_texts, _variables, _pairs)
@@ -70,7 +71,7 @@ class Option:
 
     @property
     def typed(self) -> object:
-        """The default as Python writes it."""
+        """The default as a Python caller writes it."""
         return self.default if self.flag or self.number or self.many else self.written or None
 
     @property
@@ -83,7 +84,7 @@ class Option:
         return self._help + (f" (default {self.written})" if self.written else "; may be repeated" * self.many)
 
     def read(self, value: object, name: Names) -> Any:
-        """The value as a job has it."""
+        """The value of the field, from what a front end passes."""
         if value is None and self.optional:
             return self.default
         what = name(self.name)
@@ -99,20 +100,20 @@ class Option:
 
 
 def rows(declared: type, where: str = "") -> dict[str, Option]:
-    """The options of a class, by their names: all, or those that are valid in a place."""
-    known = _tables.get((declared, where))
-    if known is None:
+    """The options of a class by name: all of them, or those that are valid in `where`."""
+    table = _cache.get((declared, where))
+    if table is None:
         found = {name: row for name, row in vars(declared).items() if isinstance(row, Option)}
-        known = {name: row for name, row in found.items() if where in row.where} if where else found
-        _tables[declared, where] = known
-    return known
+        table = {name: row for name, row in found.items() if where in row.where} if where else found
+        _cache[declared, where] = table
+    return table
 
 
-_tables: dict[tuple[type, str], dict[str, Option]] = {}
+_cache: dict[tuple[type, str], dict[str, Option]] = {}  # of `rows`
 
 
 def read(declared: type, values: Mapping[str, object], where: str, name: Names) -> dict[str, Any]:
-    """A front end's values as a job has them. Options that are not among them are left out."""
+    """The values of the fields, from a front end's `values`; options that these do not name are left out."""
     known = rows(declared, where)
     for field in values:
         if field not in known:
@@ -125,7 +126,7 @@ def read(declared: type, values: Mapping[str, object], where: str, name: Names) 
 
 
 def changed(declared: object) -> dict[str, Any]:
-    """The options of a job that are not at their default, as JSON can carry them."""
+    """The options that are not at their default, in types that JSON has."""
     table, values = rows(type(declared)), declared.__dict__
     found = {name: values[name] for name, row in table.items() if values[name] != row.default}
     if "budget" in found:
@@ -134,7 +135,7 @@ def changed(declared: object) -> dict[str, Any]:
 
 
 def restored(packed: Mapping[str, Any]) -> dict[str, Any]:
-    """What `changed` returned, read back from JSON."""
+    """What `changed` returned, from its JSON: lists become tuples again."""
     found = {name: _frozen(value) for name, value in packed.items()}
     if "budget" in found:
         found["budget"] = tuple(Cap(unit=unit, period=of, amount=amount) for unit, of, amount in found["budget"])
@@ -143,7 +144,7 @@ def restored(packed: Mapping[str, Any]) -> dict[str, Any]:
 
 def definition(declared: object, **more: object) -> str:
     """What a job is, as text to be hashed: the same on every machine and for every start. Options at their default are
-    left out, so that an upgrade that adds an option changes no job; of an environment only the names count."""
+    left out, so that an upgrade that adds an option changes no job. Of `env` only the names of variables count."""
     table = rows(type(declared))
     facts: dict[str, Any] = more | {name: fact for name, fact in changed(declared).items() if table[name].defines}
     if "budget" in facts:
@@ -153,7 +154,7 @@ def definition(declared: object, **more: object) -> str:
     return "\n".join(f"{name}={fact!a}" for name, fact in sorted(facts.items()))
 
 
-# ── the kinds of rows: for a type checker each is the value that a job has ──
+# ── the kinds of rows; they return Any, so that a type checker takes a field for its value ──
 
 
 def text(help: str, default: str = "", **more: Any) -> Any:
@@ -161,12 +162,12 @@ def text(help: str, default: str = "", **more: Any) -> Any:
 
 
 def time(help: str, default: str = "", **more: Any) -> Any:
-    """A duration. None: the default is chosen where it is used."""
+    """A duration. Without a default it is None, and the code that uses it chooses one."""
     return Option(_time, duration.parse(default) if default else None, help, written=default, metavar="TIME", **more)
 
 
 def bound(help: str, default: str = "", **more: Any) -> Any:
-    """A duration, or none."""
+    """A duration, or "none" for no bound."""
     return Option(_bound, _bound(default or None, ""), help, written=default, metavar="TIME", **more)
 
 
@@ -193,7 +194,7 @@ def variables(help: str, **more: Any) -> Any:
 
 
 def pairs(help: str, **more: Any) -> Any:
-    """Names with a text each."""
+    """Names, each with a text."""
     return Option(_pairs, (), help, metavar="NAME=TEXT", **more)
 
 
@@ -203,7 +204,7 @@ def caps(help: str, **more: Any) -> Any:
 
 
 def item_caps(help: str, **more: Any) -> Any:
-    """The same, for one item too."""
+    """A batch's budget, which may also have caps for each item."""
     return Option(_item_caps, (), help, metavar="CAPS", **more)
 
 
@@ -278,7 +279,7 @@ def _caps(value: Any, what: str, periods: tuple[str, ...] = budget.PERIODS) -> t
 
 def _is_mapping(value: object) -> bool:
     if isinstance(value, str | list | tuple):
-        return False  # a command line passes nothing else, and this saves an import
+        return False  # all that a command line passes, so it need not import collections.abc
     from collections.abc import Mapping
 
     return isinstance(value, Mapping)

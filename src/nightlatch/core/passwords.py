@@ -1,4 +1,4 @@
-"""Passwords in URLs of stores, gates and repositories: the one place that removes them."""
+"""The one place that removes passwords from the URLs of stores, gates and repositories."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ _SECRET_OPTIONS = ("password", "secret")
 
 
 def without_password(url: str) -> str:
-    """For records, and to be typed again: each machine has its own password."""
+    """The URL for records and for commands to type: each machine has its own password."""
     return _redacted(url, "")
 
 
 def hide_password(url: str) -> str:
-    """For people to read: a placeholder shows that there is a password."""
+    """The URL for people to read, with a placeholder that shows that there is a password."""
     return _redacted(url, HIDDEN)
 
 
@@ -35,13 +35,14 @@ def _redacted(url: str, instead: str) -> str:
 
 
 def _user_ends(scheme: str, rest: str) -> int:
-    """The place of the @ before the host; -1 if there is none."""
+    """The index in `rest` of the @ before the host; -1 if there is none."""
     first = min((place for sign in "/?#" if (place := rest.find(sign)) >= 0), default=len(rest))
     authority = rest[:first]
     database = scheme.rpartition("+")[2] in _DATABASES
-    at = (rest.partition("?")[0] if database else authority).rfind("@")  # a path may have one too
+    # A path may have an @ too; in a database's URL it more likely follows a password with a / in it.
+    at = (rest.partition("?")[0] if database else authority).rfind("@")
     if at < 0 and ":" in authority and not authority.startswith("[") and not authority.rpartition(":")[2].isdecimal():
-        at = rest.rfind("@")  # not a port, so it is a password with a / or ? in it
+        at = rest.rfind("@")  # what follows the colon is not a port, so it is a password with a / or ? in it
     return at
 
 

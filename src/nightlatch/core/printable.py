@@ -19,18 +19,19 @@ def printable(text: str) -> str:
 
 
 def shortened(text: str, longest: int) -> str:
-    """`text` in one printable line of at most so many characters."""
+    """`text` in one printable line of at most `longest` characters."""
     line = printable(text).strip()
     return line if len(line) <= longest else line[: longest - 1] + "…"
 
 
 def written_out(letter: str) -> str:
+    """The character as an escape: \\x1b, \\u202e."""
     number = ord(letter)
     return f"\\x{number:02x}" if number < 128 else f"\\u{number:04x}" if number < 65536 else f"\\U{number:08x}"
 
 
 def logfmt(facts: Mapping[str, object]) -> str:
-    """`name=value` separated by spaces; values with other characters in double quotes; always one line."""
+    """`name=value` separated by spaces, in one line. A value with special characters is put in double quotes."""
     return " ".join(f"{name}={_shown(fact)}" for name, fact in facts.items() if fact not in (None, ""))
 
 

@@ -1,8 +1,8 @@
-"""A job's row in the store, which all machines agree on: how far its slots are decided, its claim, and what its runs
-have earned it.
+"""A job's row in the store, which all machines agree on: up to where its slots are decided, its claim, and the evidence
+for its stage.
 
-A row only moves by compare-and-swap on the id of its last move (`Store.advance`). The store compares `Cursor` and
-keeps the rest as a text that it does not read.
+A row changes only by compare-and-swap on the id of its last move (`Store.advance`). The store reads the fields of
+`Cursor`; all others are in `body`, a text that it does not read.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-RAN, COLLAPSED, SKIPPED = "ran", "collapsed", "skipped"  # every slot ends as one of them
-BEFORE = 64  # definitions that a row remembers besides the one in force
-STRUCK = 12  # set-backs that a row remembers
+RAN, COLLAPSED, SKIPPED = "ran", "collapsed", "skipped"  # every slot ends as one of these
+BEFORE = 64  # how many earlier definitions a row remembers
+STRUCK = 12  # how many set-backs a row remembers
 NEVER = 32_503_680_000.0  # the due time of a job that is only run by hand
 
 
 @value(frozen=True, kw_only=True)
 class Cursor:
-    """What a store compares of a row. Times are seconds since the epoch."""
+    """A row as the store keeps it. Times are seconds since the epoch."""
 
     job: str
     id: str  # of its last move
     slot: float  # every due time up to here is decided; never past the store's clock
-    wake: float  # when it is worth a look; 0: always
-    body: str  # the rest
+    wake: float  # when a scheduler should look at it; 0: always
+    body: str  # all other fields (`Row.pack`)
 
 
 @value(frozen=True, kw_only=True)
 class Move(Cursor):
-    """A row as it is to become if its last move is still `seen`. The client chooses the id: a move that is sent again,
-    because its reply was lost, finds its own id in the row and has won."""
+    """What a row becomes if its last move is still `seen`. The client chooses the id: a move that is sent again because
+    its reply was lost finds its own id in the row and has won."""
 
-    seen: str  # the id of the move before; "": there is no row yet
+    seen: str  # the id of the last move that the client saw; "": there was no row yet
 
 
 @value(frozen=True, kw_only=True)
 class SlotRecord:
-    """What became of slots: one, or a range whose slots all ended alike."""
+    """What became of one slot, or of a range whose slots all ended alike."""
 
     first: float
     last: float
-    count: int = 1  # 1,001: over 1,000
+    count: int = 1  # 1,001: more than 1,000
     outcome: str
     reason: str = ""
-    slot: float = 0.0  # the slot that they were collapsed into
+    slot: float = 0.0  # the slot into which these were collapsed
     run: str = ""
     host: str = ""
     at: float = 0.0
@@ -59,11 +59,11 @@ class SlotRecord:
 
     @property
     def names_a_run(self) -> bool:
-        """Such a record is never struck out, whatever the clock does: another machine's ledger may have the run."""
+        """Such a record is never struck out when the row is set back: another machine's ledger may have the run."""
         return self.outcome == RAN or bool(self.run)
 
     def joined_with(self, other: SlotRecord) -> SlotRecord | None:
-        """Both as one record, if they say the same; None if they do not. The record of a run is never joined."""
+        """Both as one record if they differ in their slots only, else None. The record of a run is never joined."""
         alike = (self.outcome, self.reason, self.slot, self.era) == (other.outcome, other.reason, other.slot, other.era)
         if not alike or self.names_a_run:
             return None
@@ -72,25 +72,25 @@ class SlotRecord:
 
 @value(frozen=True, kw_only=True)
 class Claim:
-    """One machine announces that it starts a slot now. That is not ownership: the lease is."""
+    """A machine's announcement that it starts a slot now. Only the lease gives ownership."""
 
     id: str
     slot: float
     by: str = ""  # host
     at: float = 0.0
-    starts: int = 1  # of this slot since its last attempt; a start that led to no attempt is lost
-    missed: int = 0  # slots that were collapsed into it
-    since: str = ""  # the last slot that succeeded before it
-    grant: str = ""  # of the attempt that began it
+    starts: int = 1  # starts of this slot since its last attempt; those before this one led to no attempt
+    missed: int = 0  # how many slots were collapsed into this one
+    since: str = ""  # the last slot that succeeded before this one
+    grant: str = ""  # of the attempt that works on it
     token: int = 0
-    attempted: bool = False  # it has begun before
+    attempted: bool = False  # an attempt has begun
     run: str = ""
-    again_at: float = 0.0  # it waits for its next try
-    # It waits for an approval: run, host ("": any), until, head (of the plan), what, clean; `word`: the approver
+    again_at: float = 0.0  # when its next try is due; 0: it waits for none
+    # While it waits for an approval: run, host ("": any), until, head (of the plan), what, clean; `word`: the approver
     held: dict[str, Any] | None = None
     cancel: str = ""  # a request to end it, for a holder that uses another ledger
-    era: int = 0  # of the row when it was claimed
-    ended: str = ""  # how
+    era: int = 0  # the row's era when it was claimed
+    ended: str = ""  # how it ended; "": it is open
 
     @property
     def is_open(self) -> bool:
@@ -101,39 +101,37 @@ class Claim:
 class Pause:
     by: str
     at: float
-    until: float = 0.0  # 0: until somebody ends it
+    until: float = 0.0  # 0: until a person ends it
     reason: str = ""
 
 
 @value(frozen=True, kw_only=True)
 class Row:
-    """A job's row."""
-
     job: str
     id: str = ""
     slot: float
     next_due: float
-    schedule: str = ""  # as it is written, with its zone
-    definition: str = ""
-    edition: int = 0  # how often another one has come into force
+    schedule: str = ""  # as the file has it, with its zone
+    definition: str = ""  # the one in force
+    edition: int = 0  # how many definitions have come into force
     before: tuple[str, ...] = ()  # definitions that were in force, the newest first
     claim: Claim | None = None
-    records: tuple[SlotRecord, ...] = ()  # the newest last; the ledger has all but those of the last move
+    records: tuple[SlotRecord, ...] = ()  # the newest last; those before the last move are in the ledger too
     paused: Pause | None = None
-    stage: str = ""  # "": as the job's own setting says
-    counters: dict[str, int] | None = None  # ends, by their status
-    clean: int = 0  # runs since it came to its stage, under the definition in force
-    strikes: int = 0  # stalls, or own caps passed, in a row
-    change: dict[str, Any] | None = None  # the last one of its stage: id, stage, was, by, why, at
-    failures: int = 0  # in a row
-    failed_at: float = 0.0
-    last_success: str = ""  # slot
-    era: int = 0
+    stage: str = ""  # "": the one that the job's settings name
+    counters: dict[str, int] | None = None  # status → how many runs ended so
+    clean: int = 0  # clean runs in this stage, under the definition in force
+    strikes: int = 0  # runs in a row that stalled or exceeded the job's own cap
+    change: dict[str, Any] | None = None  # the last change of its stage: id, stage, was, by, why, at
+    failures: int = 0  # failed runs in a row
+    failed_at: float = 0.0  # when the last of them failed
+    last_success: str = ""  # the last slot that succeeded
+    era: int = 0  # how often the row was set back
     struck: tuple[tuple[float, int], ...] = ()  # (time, era): records of earlier eras after that time do not count
     passed: tuple[float, ...] = ()  # slots after `slot` that are decided: they ran before the row was set back
     counted: tuple[str, ...] = ()  # claims and grants whose end has been counted
     by: str = ""  # the host that moved it last
-    used: dict[str, Any] | None = None  # of the day and month, by each ledger, where machines do not share one
+    used: dict[str, Any] | None = None  # usage of the day and month by ledger, where machines do not share one
 
     @property
     def wake(self) -> float:
@@ -151,29 +149,29 @@ class Row:
         return Move(job=new.job, seen=self.id, id=new_id, slot=new.slot, wake=new.wake, body=new.pack())
 
     def set_back_to(self, time: float) -> tuple[tuple[float, int], ...]:
-        """What is struck out when the row is set back once more. A machine that was asleep for several set-backs has to
-        apply each: what was recorded before the first does not count after the first."""
+        """`struck` after the row is set back once more, to `time`. Each set-back is kept, since a machine that slept
+        through several has to apply all of them to its records."""
         return (*(one for one in self.struck if one[0] < time), (time, self.era + 1))[-STRUCK:]
 
     def with_records(self, *new: SlotRecord, keep: int = 0) -> tuple[SlotRecord, ...]:
-        """The records that the row holds after a move that adds these. The first new one may extend the last; older
-        ones are in the ledger by then, and only `keep` of them stay, for machines that do not share it."""
+        """The row's records after a move that adds `new`. The first new record may extend the last one. Older records
+        are in the ledger by then, and up to `keep` stay here, for machines that do not share that ledger."""
         if not new:
             return self.records
         last = self.records[-1] if self.records else None
-        # A slot between them that is claimed, or ran before a set-back: then the row is past the last.
+        # Not if the row is already past the last record: a slot between them is claimed, or ran before a set-back.
         grown = last.joined_with(new[0]) if last and last.last == self.slot else None
         if grown:
             return (*self.records[:-1], grown, *new[1:])[-max(keep, len(new)) :]
         return (*self.records, *new)[-max(keep, len(new)) :]
 
     def records_missing_in(self, other: Row) -> list[SlotRecord]:
-        """The records that the other row does not have, or not like this."""
+        """The records that the other row does not have, or has with other content."""
         there = {record.first: record for record in other.records}
         return [record for record in self.records if there.get(record.first) != record]
 
     def pack(self) -> str:
-        facts = _packed(self, _BLANK, _APART)
+        facts = _packed(self, _BLANK, _NOT_PLAIN)
         if self.claim:
             facts["claim"] = _packed(self.claim, _CLAIM)
         if self.records:
@@ -184,7 +182,7 @@ class Row:
 
 
 def read(cursor: Cursor) -> Row:
-    """The row that a store shows."""
+    """The row in a store's cursor."""
     facts = json.loads(cursor.body)
     claim, records, paused = facts.pop("claim", None), facts.pop("records", ()), facts.pop("paused", None)
     for field in ("before", "passed", "counted"):
@@ -197,7 +195,7 @@ def read(cursor: Cursor) -> Row:
             job=cursor.job, id=cursor.id, slot=cursor.slot, claim=Claim(**claim) if claim else None,
             records=tuple(SlotRecord(**one) for one in records), paused=Pause(**paused) if paused else None, **facts,
         )  # fmt: skip
-    except TypeError as error:  # what a newer program added, a move of ours would drop
+    except TypeError as error:  # a field of a newer version, which a move by this one would drop
         raise StoreUnreachable(
             f"the row of {cursor.job} was written by a newer Nightlatch ({error}): upgrade this one"
         ) from error
@@ -205,12 +203,13 @@ def read(cursor: Cursor) -> Row:
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _BLANK = Row(job="", slot=-1.0, next_due=-1.0)
-_APART = frozenset({"job", "id", "slot", "claim", "records", "paused"})  # columns, and what is packed by itself
+_NOT_PLAIN = frozenset({"job", "id", "slot", "claim", "records", "paused"})  # columns, and values packed separately
 _CLAIM = Claim(id="", slot=-1.0)
 _RECORD = SlotRecord(first=-1.0, last=-1.0, outcome="")
 _PAUSE = Pause(by="", at=-1.0)
 
 
 def _packed(one: object, blank: object, without: frozenset[str] = frozenset()) -> dict[str, Any]:
-    plain = blank.__dict__
-    return {name: value for name, value in one.__dict__.items() if name not in without and value != plain[name]}
+    """The fields that differ from `blank`, which has every default."""
+    defaults = blank.__dict__
+    return {name: value for name, value in one.__dict__.items() if name not in without and value != defaults[name]}

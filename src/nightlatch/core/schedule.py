@@ -1,11 +1,11 @@
 """Schedules: when a job is due. A slot is one due time, in whole seconds since the epoch.
 
 A schedule is a cron expression, `@daily` and the like, `every 45m` (multiples since the epoch), or several of them.
-Daylight saving time is treated as Debian's cron does. If minute or hour begins with a star, the clock on the wall
-counts: what it skips is not due, what it shows twice is due twice. Otherwise a time that is skipped is due at the
-change, and a time that comes twice is due the first time only.
+Daylight saving time is treated as Debian's cron does. If the minute or hour field begins with a star, the wall clock
+counts: a time that it skips is not due, a time that it shows twice is due twice. Otherwise a time that is skipped is
+due at the change, and a time that comes twice is due the first time only.
 
-cronsim reads the fields and says which days they name. Its own walk is not used: through a change of clocks by half an
+cronsim parses the fields and says which days they name. Its iteration is not used: across a change of clocks by half an
 hour it loses slots, and backwards it may never return.
 """
 
@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-COUNTED = 1000  # slots are counted up to here
+COUNTED = 1000  # slots; more are not counted exactly
 SHORTHANDS = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -36,25 +36,25 @@ _HINT = 'write five fields, as in "0 2 * * *" for two at night, or @daily, or "e
 _EPOCH, _ONE_DAY = datetime.date(1970, 1, 1), datetime.timedelta(days=1)
 _DAY = 86400
 _FIRST_WINDOW = 3600
-_LONGEST_WINDOW = 50 * 366 * _DAY  # what was not due for so long never will be
+_LONGEST_WINDOW = 50 * 366 * _DAY  # a schedule that is not due within it never is
 
 
 class Schedule:
-    """The slots of one expression or of several, each slot once."""
+    """The slots of one or several expressions, each slot once."""
 
     def __init__(self, parts: Sequence[Cron | Every]) -> None:
         self._parts = parts
 
     def next(self, after: float) -> int:
-        """The first slot after a time."""
+        """The first slot after the time `after`."""
         return min(part.next(after) for part in self._parts)
 
     def newest(self, at: float) -> int:
-        """The newest slot at or before a time: the same if computed late, twice or after a sleep, on any machine."""
+        """The newest slot at or before the time `at`, the same on every machine."""
         return max(part.newest(at) for part in self._parts)
 
     def between(self, after: float, until: float) -> Iterator[int]:
-        """The slots after one time, and at or before another, in order."""
+        """The slots after `after`, up to and including `until`, in order."""
         from heapq import merge
         from itertools import takewhile
 
@@ -65,14 +65,14 @@ class Schedule:
             last = slot
 
     def count(self, after: float, until: float) -> int:
-        """How many those are: exact up to 1,000; 1,001 means more."""
+        """How many slots `between` has: exact up to 1,000; 1,001 means more."""
         from itertools import islice
 
         return sum(1 for _ in islice(self.between(after, until), COUNTED + 1))
 
 
 class Every:
-    """Multiples of a period since the epoch: the same on every machine, whenever it was started."""
+    """Multiples of a period since the epoch: the same on every machine, whenever its scheduler was started."""
 
     def __init__(self, period: int) -> None:
         self._period = period
@@ -117,7 +117,7 @@ class Cron:
             width *= 2
             if width > _LONGEST_WINDOW:
                 raise UsageError("this schedule was not due in the last fifty years")
-        ahead = at  # no slot is between it and `at`
+        ahead = at  # there is no slot after `ahead`, up to `at`
         while (later := self.next(slot)) <= at:
             slot = later
             middle = (slot + ahead) // 2
@@ -128,8 +128,8 @@ class Cron:
         return slot
 
     def walk(self, after: float) -> Iterator[int]:
-        """Every slot after a time, without an end; one at a change of clocks may come twice in a row."""
-        begin = int(after // 1) - _DAY  # a change of clocks within the last day can change what is due
+        """Every slot after `after`, without an end; a slot at a change of clocks may come twice in a row."""
+        begin = int(after // 1) - _DAY  # a change of clocks in the day before can affect what is due
         shown = begin + self._offset(begin)  # the wall clock has shown every time before this one
         for start, end, offset in self._stretches(begin):
             wall = start + offset
@@ -145,7 +145,7 @@ class Cron:
                 yield match - offset
 
     def _matches(self, wall: int, end: int) -> Iterator[int]:
-        """The times from `wall` to before `end` that the fields name, on a clock that is never changed."""
+        """The times from `wall` on, before `end`, that the fields name on a clock that is never changed."""
         day, second = divmod(wall, _DAY)
         date = _EPOCH + datetime.timedelta(days=day)
         for begin in range(wall - second, end, _DAY):
@@ -155,7 +155,7 @@ class Cron:
             second, date = 0, date + _ONE_DAY
 
     def _stretches(self, begin: int) -> Iterator[tuple[int, int, int]]:
-        """Time from `begin` on, cut at least where the zone's clocks are changed: (begin, end, offset)."""
+        """The time from `begin` on, in stretches of a constant offset from UTC: (begin, end, offset)."""
         longest = _DAY
         while True:
             offset, end = self._offset(begin), begin + _DAY
@@ -174,13 +174,13 @@ class Cron:
 
 
 def offset(zone: datetime.tzinfo, at: int) -> int:
-    """Seconds by which the zone's wall clock is ahead of UTC."""
+    """Seconds by which the zone's wall clock is ahead of UTC at the time `at`."""
     ahead = datetime.datetime.fromtimestamp(at, zone).utcoffset()
     return round(ahead.total_seconds()) if ahead else 0
 
 
 def parse(text: str | Sequence[str], zone: datetime.tzinfo) -> Schedule:
-    """The schedule that a text names, or several texts together, in a time zone."""
+    """The schedule in a text, or in several texts together, by the wall clock of a time zone."""
     return Schedule([_part(one, zone) for one in ((text,) if isinstance(text, str) else text)])
 
 
@@ -203,13 +203,13 @@ def _part(text: str, zone: datetime.tzinfo) -> Cron | Every:
 
 
 def name_of(slot: float) -> str:
-    """The slot's name, in UTC: the same on every machine. Seconds are named if it is not on the minute."""
-    there = datetime.datetime.fromtimestamp(slot, datetime.UTC)
-    return there.strftime("%Y-%m-%dT%H:%M:%SZ" if there.second else "%Y-%m-%dT%H:%MZ")
+    """The slot's name, in UTC, so that all machines agree: 2026-11-17T02:00Z, with seconds if they are not 0."""
+    utc = datetime.datetime.fromtimestamp(slot, datetime.UTC)
+    return utc.strftime("%Y-%m-%dT%H:%M:%SZ" if utc.second else "%Y-%m-%dT%H:%MZ")
 
 
 def named(name: str) -> int:
-    """The slot of a name that `name_of` made."""
+    """The slot with a name that `name_of` made."""
     layout = "%Y-%m-%dT%H:%M:%SZ" if name.count(":") == 2 else "%Y-%m-%dT%H:%MZ"
     try:
         return round(datetime.datetime.strptime(name, layout).replace(tzinfo=datetime.UTC).timestamp())
@@ -218,7 +218,7 @@ def named(name: str) -> int:
 
 
 def counted(slots: int) -> str:
-    """A number of slots for people."""
+    """A number of slots, for people: "over 1,000" if there are more."""
     return f"{slots:,}" if slots <= COUNTED else f"over {COUNTED:,}"
 
 

@@ -1,9 +1,10 @@
 """What a due slot becomes: one function of the row, the clock, the policy and the lease.
 
-    row (how far, which claim) + due slots + lease + policy + clock  →  a decision, and when to look again
+    row (decided up to where, which claim) + due slots + lease + policy + clock  →  a decision, and when to look again
 
-It claims late: what has to wait (queue, cancel, no room, a host's turn) leaves the row where it is, and catch-up makes
-one run of all that came due meanwhile. So nothing is pending, and a dead machine owns nothing.
+A slot is claimed only when it can start. One that has to wait (queue, cancel, no room, a host's turn) leaves the row as
+it is, and catch-up later makes one run of all that came due meanwhile. So there is no queue, and a machine that dies
+owns nothing.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 TURN = 30.0  # seconds between the turns of two hosts
-UNBEGUN = 30.0  # seconds after which a claim that nobody began is taken over, where the store has a clock
-UNBEGUN_WATCHED = 120.0  # and where it has none
-OVERDUE_TRY = 30.0  # seconds that the waiting supervisor itself has for its next try
-ON_TIME = 60.0  # seconds; a slot that is found later than that was missed
-AFTER_WAKE = 20.0  # seconds that claims wait for the network
+UNBEGUN = 30.0  # seconds after which a claim whose run has not begun is taken over, where the store has a clock
+UNBEGUN_WATCHED = 120.0  # the same where it has none
+OVERDUE_TRY = 30.0  # seconds for the waiting supervisor to make its next try, before another machine may
+ON_TIME = 60.0  # seconds; a slot that is found later than that counts as missed
+AFTER_WAKE = 20.0  # seconds that claims wait for the network after the machine woke up
 STEADY = 3600.0  # seconds for which the clocks must have agreed before a row is set back
-AHEAD = 3600.0  # seconds, plus one period: a row that is further ahead has to be set back
-FAILURES = 3  # in a row, before slots are skipped
+AHEAD = 3600.0  # seconds: a row that is ahead of the clock by more than this and one period has to be set back
+FAILURES = 3  # failures in a row, after which slots are skipped
 DAY = 86_400.0
-FARTHEST = 7 * DAY  # ahead of the clock: what is further was set by a clock that has been set back since
+FARTHEST = 7 * DAY  # a time further ahead than this was set before the clock was set back
 
 # Why a slot was skipped:
 OVERLAP, MISSED, LATE, PAUSED, FAILING, STAGE, WAITS, NOT_STARTED, EDITED, BY_HAND = (
@@ -38,14 +39,13 @@ OVERLAP, MISSED, LATE, PAUSED, FAILING, STAGE, WAITS, NOT_STARTED, EDITED, BY_HA
 
 @value(frozen=True, kw_only=True)
 class Due:
-    """The slots of a job that are due and not decided, from `first` to `newest`: up to now, or up to the end of a pause
-    that is over."""
+    """A job's slots that are due and not decided, from `first` to `newest`: up to now, or to the end of a pause."""
 
     first: float
     newest: float
-    previous: float = 0.0  # the one before the newest; 0: there is only one
-    count: int = 1  # 1,001: over 1,000
-    following: float  # the next slot after them
+    previous: float = 0.0  # the slot before the newest; 0: there is only one
+    count: int = 1  # 1,001: more than 1,000
+    following: float  # the first slot after the newest
 
 
 @value(frozen=True, kw_only=True)
@@ -55,44 +55,44 @@ class Policy:
     overlap: str = SKIP
     catch_up: str = ONE
     late: float | None = None
-    delay: float | None = 0.0  # this host's turn, and the jitter of the newest slot; None: never on this host
-    stage: str = UNATTENDED  # of a job whose row has none
+    delay: float | None = 0.0  # until this host's turn, plus the newest slot's jitter; None: never on this host
+    stage: str = UNATTENDED  # if the row names none
     expires: float = 3 * DAY  # how long a plan waits for an approval
 
 
 @value(frozen=True, kw_only=True)
 class Observation:
-    """What the scheduler that looks at a row knows besides it."""
+    """What the scheduler that looks at a row knows besides the row."""
 
     now: float  # by the store's clock, or this machine's on a store without one
-    holder: str = ""  # the grant that has the job's lease; "": free, or its holder is surely gone
-    unchanged: float = 0.0  # seconds of the suspend-proof clock for which it has seen the claim unchanged
-    patience: float = UNBEGUN
-    room: bool = True  # can it start a run now?
+    holder: str = ""  # the grant that has the job's lease; "": it is free, or its holder is proven gone
+    unchanged: float = 0.0  # seconds on the suspend-proof clock for which this scheduler has seen the claim unchanged
+    patience: float = UNBEGUN  # how long `unchanged` must be before the claim counts as abandoned
+    room: bool = True  # can this machine start a run now?
     steady: float = 0.0  # seconds for which the wall clock has agreed with the suspend-proof one
     may_set_back: bool = True  # on a store without a clock: only the machine that moved the row
     host: str = ""  # of this scheduler
     stepped: bool = False  # a clock was set within the last hour
-    may_expire: bool = True  # on a store without a clock: only the plan's host, or one that has watched it for long
+    may_expire: bool = True  # on a store without a clock: only the plan's host, or one that has watched it long enough
 
 
 @value(frozen=True, kw_only=True)
 class Decision:
-    """What to do about a row. At most one of claim, cancel and set_back."""
+    """What to do about a row. At most one of claim, cancel and set_back is set."""
 
     records: tuple[SlotRecord, ...] = ()
-    slot: float | None = None  # where the row moves; None: it stays
-    claim: Claim | None = None  # to be started; its id is added by the machine that claims it
-    cancel: bool = False  # end the run that is at work; the slot waits for that
+    slot: float | None = None  # the row's new `slot`; None: unchanged
+    claim: Claim | None = None  # to be started; the machine that claims it adds the id
+    cancel: bool = False  # end the run that is working; the slot waits for that
     set_back: bool = False
     unpause: bool = False
-    expire: bool = False  # the plan waited for too long without an approval
-    hold_until: float = 0.0  # shorten the plan's wait to this: it was set by a clock that was ahead
-    look_at: float = 0.0  # when it is worth another look; 0: at the next one
+    expire: bool = False  # the plan waited too long for an approval
+    hold_until: float = 0.0  # shorten the plan's wait to this: its end was set by a clock that was ahead
+    look_at: float = 0.0  # when to look again; 0: as soon as the scheduler does
 
 
 def decide(row: Row, due: Due | None, policy: Policy, seen: Observation) -> Decision:
-    """What to do about the row now: every branch either moves it, or says when to look again."""
+    """What to do about the row now: move it, or look again at the time named."""
     if row.slot > seen.now + AHEAD + _period(row, due):
         return _ahead(seen)
     claim = row.claim
@@ -109,7 +109,7 @@ def decide(row: Row, due: Due | None, policy: Policy, seen: Observation) -> Deci
     if seen.now < failing_until(row, due, seen.now):
         return _skip(row, due, seen, FAILING)
     if policy.delay is None:
-        return Decision(look_at=seen.now + TURN)  # another machine has to run it; this one may only find it overdue
+        return Decision(look_at=seen.now + TURN)  # another machine has to run it
     if seen.now < due.newest + policy.delay:
         return Decision(look_at=due.newest + policy.delay)
     lateness = seen.now - due.newest - policy.delay
@@ -132,11 +132,11 @@ def _claimed(row: Row, claim: Claim, due: Due | None, policy: Policy, seen: Obse
         return _held(row, claim, claim.held, due, policy, seen)
     if _waits(claim, seen.now) or not _abandoned(claim, seen):
         if due and (reason := _never(row, policy)):
-            return _skip(row, due, seen, reason)  # or overlap = "cancel" would end a run for a slot that is skipped
+            return _skip(row, due, seen, reason)  # first, or overlap = "cancel" would end a run for a skipped slot
         if due:
             return _overlapping(row, due, policy, seen)
         return Decision(look_at=claim.again_at + OVERDUE_TRY if claim.again_at else row.next_due)
-    # Its supervisor is gone, or never came.
+    # The claim's supervisor is gone, or never started.
     if policy.delay is None or not seen.room:
         return Decision()
     lost_start = not claim.grant and not claim.attempted
@@ -154,10 +154,10 @@ def _claimed(row: Row, claim: Claim, due: Due | None, policy: Policy, seen: Obse
 
 
 def _held(row: Row, claim: Claim, held: dict[str, Any], due: Due | None, policy: Policy, seen: Observation) -> Decision:
-    """It waits for an approval, or has it and is being published. Its command is not run again, so nothing is paid for
-    twice, and the plan that a person looked at is what lands."""
+    """For a claim whose plan waits for an approval, or is approved and being published. The command is not run again:
+    nothing is paid for twice, and the plan that a person looked at is what lands."""
     if "word" in held:
-        here = not held["host"] or held["host"] == seen.host  # its workspace is there
+        here = not held["host"] or held["host"] == seen.host  # the machine that has its workspace
         if here and seen.room and not _waits(claim, seen.now) and _abandoned(claim, seen):
             return Decision(claim=replace(claim, id="", at=seen.now, grant="", token=0, again_at=0.0))
     elif held["until"] > seen.now + policy.expires + ON_TIME:
@@ -168,13 +168,13 @@ def _held(row: Row, claim: Claim, held: dict[str, Any], due: Due | None, policy:
 
 
 def _waits(claim: Claim, now: float) -> bool:
-    """Does it wait for its next try? Its supervisor makes that one; if it is overdue, another may."""
+    """Does the claim wait for its next try? Its supervisor makes that; once it is overdue, another may."""
     return bool(claim.again_at) and now < claim.again_at + OVERDUE_TRY and claim.again_at < now + FARTHEST
 
 
 def _abandoned(claim: Claim, seen: Observation) -> bool:
     if seen.holder:
-        return False  # its supervisor or another holder: in either case nothing can be started now
+        return False  # its supervisor's or another's: in either case nothing can be started now
     return bool(claim.grant and not claim.again_at) or seen.unchanged >= seen.patience or bool(claim.again_at)
 
 
@@ -195,7 +195,7 @@ def _may_run(row: Row, due: Due, policy: Policy, seen: Observation) -> bool:
 
 
 def _never(row: Row, policy: Policy) -> str:
-    """Why none of its slots is run now; "" if they may be."""
+    """Why none of the job's slots is run now; "" if they may be."""
     if row.paused:
         return PAUSED
     return STAGE if (row.stage or policy.stage) == MANUAL else ""
@@ -224,7 +224,7 @@ def _skip(row: Row, due: Due, seen: Observation, reason: str) -> Decision:
 
 
 def _older(row: Row, due: Due, seen: Observation, outcome: str, *, into: float) -> tuple[SlotRecord, ...]:
-    """The due slots before the newest."""
+    """The record of the due slots before the newest; none if there are no such slots."""
     if not due.previous:
         return ()
     count = (due.count - 1 if due.count <= COUNTED else due.count) - _passed(row, due.first, due.previous)
@@ -239,6 +239,7 @@ def _older(row: Row, due: Due, seen: Observation, outcome: str, *, into: float) 
 
 
 def _passed(row: Row, first: float, last: float) -> int:
+    """How many slots of this range ran before the row was set back."""
     return sum(first <= slot <= last for slot in row.passed)
 
 
@@ -250,20 +251,20 @@ def _is_paused(row: Row, now: float) -> bool:
 
 
 def _unpause(row: Row, due: Due | None, seen: Observation) -> Decision:
-    """The pause has ended: what came due during it is not caught up."""
+    """After a pause: the slots that came due during it are skipped."""
     return replace(_skip(row, due, seen, PAUSED) if due else Decision(), unpause=True)
 
 
 def failing_until(row: Row, due: Due, now: float) -> float:
-    """Until when slots are skipped, after failures in a row: 2, 4, 8 … periods since the last one, at most a day."""
-    if row.failures < FAILURES or row.failed_at > now:  # a clock that was set back since
+    """Until when slots are skipped after failures in a row: 2, 4, 8 … periods after the last one, at most a day."""
+    if row.failures < FAILURES or row.failed_at > now:  # ahead of now: the clock was set back since
         return 0.0
     periods = 2.0 ** min(row.failures - FAILURES + 1, 20)
     return row.failed_at + min(periods * _period(row, due), DAY)
 
 
 def _period(row: Row, due: Due | None) -> float:
-    """About the time between two slots."""
+    """Roughly the time between two slots."""
     if due is None:
         return max(row.next_due - row.slot, 0.0)
     return due.following - due.newest

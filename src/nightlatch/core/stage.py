@@ -1,6 +1,6 @@
-"""Stages: a job earns its autonomy, and what it loses it has to earn again.
+"""Stages: a job earns its autonomy by evidence, and loses it when something goes wrong.
 
-    manual → supervised → unattended        up: a person promotes it, on evidence; down: a person, or what went wrong
+    manual → supervised → unattended        up: a person promotes it, on evidence; down: a person, or a bad end of a run
 
 A job's stage is in its row of the store, and so is the evidence for it. Each end of a run counts once, identified by
 the claim's id or the attempt's grant, no matter which process counts it.
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 MANUAL, SUPERVISED, UNATTENDED = STAGES = ("manual", "supervised", "unattended")
 WRITES, START, NOTHING = HOLDS = ("writes", "start", "none")  # what a supervised run holds back until it is approved
-PROMOTE_AFTER = (1, 3)  # clean runs: as manual, as supervised
-ENDS = 12  # of runs that a row remembers as counted
-STRIKES = 2  # stalls, or own caps passed, in a row
+PROMOTE_AFTER = (1, 3)  # clean runs that a promotion needs: out of manual, out of supervised
+ENDS = 12  # how many counted ends a row remembers
+STRIKES = 2  # runs in a row that stalled or exceeded the job's own cap, after which it is demoted
 
 _FAILED = (*statuses.FAILURES, *statuses.NEEDS_PERSON)
 
@@ -28,22 +28,22 @@ _FAILED = (*statuses.FAILURES, *statuses.NEEDS_PERSON)
 class End:
     """How a run of a job ended, as far as its row is concerned."""
 
-    id: str  # of the claim, or the grant of a run by hand
+    id: str  # the claim's id; for a run by hand, its grant
     status: str
-    slot: str = ""  # that it was for; "": a run by hand
+    slot: str = ""  # "": a run by hand
     definition: str = ""
-    stage: str = ""  # the job's when it began
-    clean: bool = False  # it succeeded at its first attempt and left nothing behind; approved, where it was held
-    own_cap: bool = False  # ended over its own budget, not one that it shares
+    stage: str = ""  # the job's stage when the run began
+    clean: bool = False  # it succeeded at its first attempt, left nothing behind and, if it was held, was approved
+    own_cap: bool = False  # it exceeded the job's own budget, not a shared one
 
 
 def of(row: Row | None, configured: str) -> str:
-    """A job's stage: its row's; without one, where a new job begins."""
+    """A job's stage: its row's or, if that names none, the one that its settings name for a new job."""
     return (row.stage if row else "") or configured or UNATTENDED
 
 
 def counted(row: Row, end: End, now: float, configured: str = "") -> Row:
-    """The row with this end counted; unchanged if it has been."""
+    """The row with this end counted; unchanged if it was counted before."""
     if end.id in row.counted:
         return row
     counters = {**(row.counters or {})}
@@ -63,7 +63,7 @@ def _judged(row: Row, end: End, now: float, stage: str) -> Row:
     elif end.status == statuses.SUCCEEDED:
         row = replace(row, strikes=0)
     counts = end.clean and end.definition == row.definition and end.stage == stage
-    if counts and (stage == MANUAL or end.slot):  # once it has a schedule, only its slots show that it can be alone
+    if counts and (stage == MANUAL or end.slot):  # above manual, only runs of slots are evidence
         row = replace(row, clean=row.clean + 1)
     if stage == MANUAL:
         return row
@@ -77,7 +77,7 @@ def _judged(row: Row, end: End, now: float, stage: str) -> Row:
 
 
 def changed(row: Row, stage: str, was: str, *, by: str, why: str, at: float, id: str, forced: bool = False) -> Row:
-    """The row in another stage, where evidence is collected anew. It keeps the change until each ledger has it."""
+    """The row in another stage, with no evidence yet. It keeps the change until every ledger has recorded it."""
     change = {"id": id, "stage": stage, "was": was, "by": by, "why": why, "at": at}
     if forced:
         change["forced"] = True
@@ -103,7 +103,7 @@ def needed(stage: str, promote_after: tuple[int, ...]) -> int:
 
 
 def was_demoted(row: Row) -> str:
-    """Why it was demoted automatically, if no person has decided since; "" if it was not."""
+    """Why the job was demoted automatically; "" if it was not, or a person has changed its stage since."""
     change = row.change or {}
     return str(change["why"]) if change.get("by") == "nightlatch" else ""
 

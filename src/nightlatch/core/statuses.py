@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from .. import exits
 
-_OPEN, _DONE, _AGAIN, _PERSON = "open", "done", "again", "person"  # groups
-_ROWS: dict[str, tuple[str, int]] = {}  # status → its group, and what `nightlatch run` exits with
+_OPEN, _DONE, _AGAIN, _PERSON = "open", "done", "again", "person"  # groups of statuses
+_ROWS: dict[str, tuple[str, int]] = {}  # status → its group, and the exit code of `nightlatch run`
 
 
 def _row(name: str, group: str, exit_code: int) -> str:
-    """A status. Its group decides what may follow it; a command's own exit code takes precedence over this one."""
+    """Declare a status. The exit code of a command that ran to its end takes precedence over `exit_code`."""
     _ROWS[name] = group, exit_code
     return name
 
@@ -24,9 +24,9 @@ def _of(*groups: str) -> tuple[str, ...]:
     return tuple(name for name, (group, _) in _ROWS.items() if group in groups)
 
 
-PENDING = _row("pending", _OPEN, exits.HELD)  # nobody has begun it, or it may be begun again
+PENDING = _row("pending", _OPEN, exits.HELD)  # not begun, or may be begun again
 RUNNING = _row("running", _OPEN, exits.HELD)  # a holder has sealed it
-WAITING = _row("waiting", _OPEN, exits.HELD)  # for its due time between two tries, without a lease; or for an approval
+WAITING = _row("waiting", _OPEN, exits.HELD)  # without a lease, for its next try or for an approval
 SUCCEEDED = _row("succeeded", _DONE, exits.DONE)
 FAILED = _row("failed", _AGAIN, exits.FAILED)
 TIMED_OUT = _row("timed-out", _AGAIN, exits.TIMED_OUT)
@@ -40,8 +40,8 @@ NEEDS_ATTENTION = _row("needs-attention", _PERSON, exits.NEEDS_PERSON)
 OPEN = _of(_OPEN)
 AGAIN = _of(_AGAIN)  # ended, and another attempt may follow
 FAILURES = tuple(status for status in AGAIN if status != CANCELLED)
-NEEDS_PERSON = _of(_PERSON)  # a person has to decide
-TRIED_AGAIN = (LOST, FAILED)  # an approved plan that ended so may still land: its approval stays
+NEEDS_PERSON = _of(_PERSON)
+TRIED_AGAIN = (LOST, FAILED)  # the approval of a plan stays valid after such an end, and the next try may publish it
 TERMINAL = (SUCCEEDED, *AGAIN)
 ALL = (*OPEN, *TERMINAL, *NEEDS_PERSON)
 
@@ -49,14 +49,14 @@ _FOLLOWS = {
     PENDING: (RUNNING, WAITING, CANCELLED, NEEDS_ATTENTION),
     RUNNING: (WAITING, *TERMINAL, *NEEDS_PERSON),
     WAITING: (PENDING, RUNNING, CANCELLED, NEEDS_ATTENTION),
-    SUCCEEDED: (PENDING,),  # only when somebody asks for it: --again
+    SUCCEEDED: (PENDING,),  # only by --again
     IN_DOUBT: (SUCCEEDED, FAILED, CANCELLED),
     NEEDS_ATTENTION: (PENDING, SUCCEEDED, FAILED, CANCELLED),
 } | dict.fromkeys(AGAIN, (PENDING,))
 
 
 def is_terminal(status: str) -> bool:
-    """Has it ended by itself, so that nothing more happens unless somebody starts it again?"""
+    """Has the run ended, so that nothing more happens unless it is started again?"""
     return status in TERMINAL
 
 
@@ -65,12 +65,12 @@ def needs_person(status: str) -> bool:
 
 
 def may_start(status: str) -> bool:
-    """May another attempt be started, by naming the same job and key again?"""
+    """May another attempt be started by the same job and key?"""
     return status in AGAIN
 
 
 def may_seal(status: str) -> bool:
-    """May a holder with a higher token begin its attempt? A running one was left behind by its holder."""
+    """May a holder with a higher token begin an attempt? Yes if it is running too: the older holder has lost it."""
     return status in OPEN
 
 
@@ -79,7 +79,7 @@ def may_follow(status: str, following: str) -> bool:
 
 
 def exit_code(status: str, own: int | None = None) -> int:
-    """What the run itself exits with: the command's own code when it ran to its end."""
+    """The exit code of `nightlatch run`: `own`, the command's, if the command ran to its end."""
     if status in (SUCCEEDED, FAILED) and own is not None:
         return own
     return _ROWS[status][1]

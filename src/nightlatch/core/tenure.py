@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from .value import value
 
-MINIMUM_TTL = 1.0  # seconds: several renewals have to fit in
+MINIMUM_TTL = 1.0  # seconds: room for several renewals
 
 
 @value(frozen=True, kw_only=True)
 class Tenure:
     """One confirmation of a grant.
 
-    `start` was read BEFORE the request was sent, so the time that network and store took is already counted: the
+    `start` is the time BEFORE the request was sent, so the time that network and store took is already counted: the
     store's own expiry can only be later than `deadline`.
     """
 
@@ -24,17 +24,17 @@ class Tenure:
 
     @property
     def freeze_at(self) -> float:
-        """Unconfirmed until here, the work is frozen; a renewal that still succeeds thaws it."""
+        """Without a renewal by then, the work is frozen; a later renewal thaws it."""
         return self.start + self.ttl * 0.8
 
     @property
     def end_at(self) -> float:
-        """Unconfirmed until here, the lease counts as lost and the work is ended."""
+        """Without a renewal by then, the lease counts as lost and the work is ended."""
         return self.start + self.ttl * 0.9
 
     @property
     def deadline(self) -> float:
-        """From here on another may hold the lease, so nothing of the work may be left."""
+        """From then on another may hold the lease, so nothing of the work may be left."""
         return self.start + self.ttl
 
     @property

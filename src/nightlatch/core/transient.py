@@ -1,7 +1,7 @@
-"""Which exception is worth another try, and what one proves about an effect: judged by class, errno and HTTP status.
+"""Which exception is worth another try, and which proves that an effect was not done.
 
-The error classes of libraries are not imported here; they are recognised by name, by the status they carry, and by
-what they were raised from.
+The error classes of libraries are not imported here. They are recognised by name, errno, the HTTP status they carry,
+and what they were raised from.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _NAMES = frozenset(
         "TimeoutException", "TransportError", "gaierror",
     }
 )  # fmt: skip
-_DEEPEST = 8
+_MOST_CAUSES = 8
 
 
 def transient(error: BaseException) -> bool:
-    """May the same call work a little later? Every error that is not known to be transient counts as permanent."""
+    """May the same call succeed a little later? Every error that is not known to be transient counts as permanent."""
     code = status(error)
     if code is not None:
         return code in STATUSES
@@ -44,15 +44,15 @@ def transient(error: BaseException) -> bool:
 
 
 def never_sent(error: BaseException) -> bool:
-    """Does it prove that no request was sent, because no connection was made?"""
+    """Does the error prove that no request was sent, because no connection was made?"""
     return any(isinstance(one, ConnectionRefusedError) or _named(one, {"gaierror"}) for one in _causes(error))
 
 
 def status(error: BaseException) -> int | None:
-    """The HTTP status that the error carries, under one of the names that libraries use."""
+    """The HTTP status that the error carries, under any of the names that libraries use; None if it has none."""
     response = getattr(error, "response", None)
-    for holder, name in ((response, "status_code"), (response, "status"), *((error, name) for name in _STATUS)):
-        code = getattr(holder, name, None)
+    for carrier, name in ((response, "status_code"), (response, "status"), *((error, name) for name in _STATUS)):
+        code = getattr(carrier, name, None)
         if isinstance(code, int) and not isinstance(code, bool) and 100 <= code < 600:
             return code
     return None
@@ -87,11 +87,11 @@ def _named(error: BaseException, names: set[str] | frozenset[str]) -> bool:
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """The error, and those it was raised from; never one that merely happened before it (`__context__`)."""
-    following: list[object] = [error]
-    for _ in range(_DEEPEST):
-        if not following:
+    queue: list[object] = [error]
+    for _ in range(_MOST_CAUSES):
+        if not queue:
             return
-        one = following.pop(0)
+        one = queue.pop(0)
         if isinstance(one, BaseException):
             yield one
-            following += [one.__cause__, getattr(one, "reason", None), *one.args[:1]]
+            queue += [one.__cause__, getattr(one, "reason", None), *one.args[:1]]

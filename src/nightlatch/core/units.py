@@ -7,11 +7,11 @@ from .value import value
 
 @value(frozen=True, kw_only=True)
 class Unit:
-    scale: int = 1  # stored as a whole number of 1/scale, so that sums of many small amounts stay exact
+    scale: int = 1  # amounts are stored in whole parts of 1/scale, so that sums of many small ones stay exact
     table: str = ",.0f"  # how it is formatted in a column of figures
 
     def show(self, amount: float) -> str:
-        """In a line of text."""
+        """The amount for a line of text."""
         return f"{amount:.0f}" if self.scale == 1 else f"{amount:g}"
 
 
@@ -22,8 +22,8 @@ UNITS = {
     "units": Unit(scale=10**6, table="g"),
     "doubt": Unit(scale=10**9, table=".4f"),
 }
-CAPPED = tuple(unit for unit in UNITS if unit != "doubt")  # what a budget may bound and a command may report
-METERED = ("usd", "tokens", "calls")  # what the gateway counts by itself
+CAPPED = tuple(unit for unit in UNITS if unit != "doubt")  # those that a budget may cap and a command may report
+METERED = ("usd", "tokens", "calls")  # those that the gateway counts
 
 
 @value(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Amounts:
     tokens: float = 0
     calls: float = 0
     units: float = 0.0
-    doubt: float = 0.0  # usd that may have been spent in addition: nobody saw the end of the reply
+    doubt: float = 0.0  # usd that may have been spent in addition: the end of a reply was not seen
 
     def by_unit(self) -> dict[str, float]:
         return {unit: getattr(self, unit) for unit in UNITS}

@@ -1,6 +1,6 @@
 """Small immutable records: what `dataclass(frozen=True, kw_only=True)` makes, without its import.
 
-Importing `dataclasses` takes about as long as a whole lease cycle (it imports `inspect`), and `lock` and `run` use
+Importing `dataclasses`, which imports `inspect`, takes about as long as a whole lease cycle, and `lock` and `run` use
 these records. A type checker sees real dataclasses.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 else:
     T = None
 
-    class Generic:  # typing is not imported on that path either
+    class Generic:  # typing is as slow to import
         def __class_getitem__(cls, _):
             return cls
 
@@ -32,7 +32,7 @@ else:
         bases = [base for base in reversed(cls.__mro__) if "__annotations__" in vars(base)]
         fields = tuple({field: None for base in bases for field in base.__annotations__})
         declared = {field: getattr(cls, field) for field in fields if hasattr(cls, field)}
-        # A default is a plain value, or in a row of core/options.py.
+        # A field has its default as a plain value, or in an option's row (core/options.py).
         defaults = {field: getattr(row, "default", row) for field, row in declared.items()}
         known = frozenset(fields)
 
@@ -61,7 +61,7 @@ else:
         return cls
 
     def made(cls, values):
-        """With exactly its fields: what calling it does, without the check."""
+        """An instance of `cls` with these values, which must be all its fields: this is not checked."""
         new = object.__new__(cls)
         new.__dict__.update(values)
         return new

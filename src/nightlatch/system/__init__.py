@@ -1,1 +1,1 @@
-"""Every line that depends on the operating system. Knows nothing of leases; imports only `core`."""
+"""Every line that depends on the operating system. Knows nothing of stores; imports only `core` and `errors`."""

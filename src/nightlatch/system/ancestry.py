@@ -1,5 +1,5 @@
-"""Is this process a descendant of a warden? Its environment does not matter: `env -i`, setsid and a double fork do not
-change that, since a warden adopts its orphans. This stops mistakes, not malice: a user's processes can hide from each
+"""Is this process a descendant of a warden? `env -i`, setsid and a double fork do not change the answer: environments
+are not read, and a warden adopts its orphans. This stops mistakes, not malice: a user's processes can hide from each
 other."""
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _LIVE = "/live/"  # the folder of lifetime locks
-_MOST = 100  # ancestors
-_GRANT = 16  # characters of a grant's id, at least
+_MOST_ANCESTORS = 100
+_SHORTEST_GRANT = 16  # characters
 
 
 def is_below_warden() -> bool:
-    """Does this process, or one above it, have the lock open that a warden hands down to its tree? (A program that only
-    holds a lease has none.)"""
+    """Does this process or an ancestor have the lock open that a warden hands down to its tree? (A program that merely
+    holds a lease has no such lock.)"""
     return any(_has_tree_lock(pid) for pid in _ancestors())
 
 
 def _ancestors() -> Iterator[int]:
     """This process, its parent, its parent's parent, and so on."""
     pid = os.getpid()
-    for _ in range(_MOST):
+    for _ in range(_MOST_ANCESTORS):
         yield pid
         pid = _parent(pid)
         if pid <= 1:
@@ -45,7 +45,7 @@ def _has_tree_lock(pid: int) -> bool:
     try:
         names = os.listdir(f"/proc/{pid}/fd")
     except OSError:
-        return False  # another user's, or gone
+        return False  # another user's process, or gone
     for name in names:
         try:
             path = os.readlink(f"/proc/{pid}/fd/{name}")
@@ -53,6 +53,6 @@ def _has_tree_lock(pid: int) -> bool:
             continue
         folder, _, file = path.removesuffix(" (deleted)").rpartition(_LIVE)
         grant = file.removesuffix(TREE)
-        if folder and grant != file and grant.isalnum() and len(grant) >= _GRANT:
+        if folder and grant != file and grant.isalnum() and len(grant) >= _SHORTEST_GRANT:
             return True
     return False

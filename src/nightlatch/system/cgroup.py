@@ -1,8 +1,8 @@
 """A cgroup for each run: where one can be made, it is the strongest proof that nothing of a tree is left.
 
 A process cannot leave it by clearing its environment, closing descriptors, hiding its memory or forking quickly; only
-root, or the owner of the parent cgroup, can move it out. Needs cgroup v2 with `cgroup.kill` (Linux 5.14) and a cgroup
-in which this process may make folders: one that is delegated to it, or any if it is root.
+root, or the owner of the parent cgroup, can move a process out. Needs cgroup v2 with `cgroup.kill` (Linux 5.14), and
+the right to make folders in the cgroup of this process: it is delegated to this user, or this is root.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from . import process
 from .light import signal
 
-_MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")  # the second beside cgroup v1
+_MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")  # the second where cgroup v1 is mounted too
 _PREFIX = "nightlatch-"
 
 
@@ -47,7 +47,7 @@ def make(name: str) -> str:
 
 
 def join(folder: str) -> bool:
-    """Move this process in; everything that it starts from now on is in it too."""
+    """Move this process into the cgroup; everything that it starts from now on is in it too. False: not possible."""
     return _write(f"{folder}/cgroup.procs", b"0")
 
 
@@ -58,18 +58,18 @@ def possible() -> bool:
 
 
 def is_empty(folder: str) -> bool:
-    """Is it without processes, with all cgroups below it? One that was removed was empty."""
+    """Are there no processes in the cgroup, nor in those below it? One that was removed was empty."""
     try:
         with open(f"{folder}/cgroup.events", "rb") as file:
             return b"populated 0" in file.read()
     except FileNotFoundError:
-        return bool(own())  # otherwise cgroups are not visible from here, and nothing is known
+        return bool(own())  # if cgroups are not visible from here, nothing is known
     except OSError:
         return False
 
 
 def members(folder: str) -> list[int]:
-    """The processes in it and in the cgroups below it."""
+    """The processes in the cgroup and in those below it."""
     found: list[int] = []
     for place, _, _ in os.walk(folder):
         try:
@@ -81,7 +81,7 @@ def members(folder: str) -> list[int]:
 
 
 def end(folder: str, patience: float) -> bool:
-    """Kill everything in it, in one step for the kernel; True when it is empty. Without a folder nothing is known."""
+    """Kill everything in the cgroup, by one order to the kernel; True when it is proven empty. "" proves nothing."""
     if not folder:
         return False
     deadline, pause = time.monotonic() + patience, 0.0005
@@ -95,7 +95,7 @@ def end(folder: str, patience: float) -> bool:
 
 
 def _kill_headless(folder: str) -> None:
-    """Kill processes whose first thread ended before the others: `cgroup.kill` signals only that one."""
+    """Kill processes whose first thread has ended before the others: `cgroup.kill` signals only the first."""
     for pid in members(folder):
         start = process.start_of(pid)
         if start is not None and pid in members(folder):
@@ -103,7 +103,7 @@ def _kill_headless(folder: str) -> None:
 
 
 def remove(folder: str) -> None:
-    """Remove it, with the cgroups that nested runs left in it. One that is not empty stays."""
+    """Remove the cgroup, with those that nested runs left in it. One that has processes stays."""
     if not folder:
         return
     try:
@@ -115,11 +115,11 @@ def remove(folder: str) -> None:
                     remove(entry.path)
             os.rmdir(folder)
     except OSError:
-        pass  # it is gone, or not empty: `is_empty` reports that
+        pass  # it is gone, or has processes
 
 
 def sweep(older_than: float) -> None:
-    """Remove old cgroups that killed holders left and no challenger removed. One that has processes stays."""
+    """Remove cgroups `older_than` so many seconds that killed holders left. One that has processes stays."""
     parent = own()
     for entry in os.scandir(parent) if parent else ():
         if entry.name.startswith(_PREFIX) and time.time() - entry.stat().st_mtime > older_than:

@@ -1,8 +1,8 @@
-"""Time that goes on while the machine sleeps.
+"""The suspend-proof clock, which goes on while the machine sleeps.
 
 `time.monotonic()` stops in suspend, so a laptop that slept for eight hours would believe that its lease has 40 seconds
-left. The clock that counts sleep has another name on each system, and on Linux CLOCK_MONOTONIC_RAW is not it. Sleeps
-and waits stop in suspend too, so code that waits reads the clock again after at most `SLICE`.
+left. The clock that counts sleep has another name on each system; CLOCK_MONOTONIC_RAW counts it on macOS, not on Linux.
+`sleep` and timeouts stop in suspend too, so code that waits reads the clock again after at most `SLICE`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ def now() -> float:
 
 
 def wall() -> float:
-    """Seconds since the epoch, for people and for tokens; never for a deadline."""
+    """Seconds since the epoch, to be shown and recorded; never for a deadline."""
     return time.time()
 
 
 def sleep(seconds: float) -> None:
-    """Pause for at most `SLICE`. The caller reads the clock again: with a suspend in between, more time has passed."""
+    """Pause for at most `SLICE`. The caller must read the clock again: if the machine slept, more time has passed."""
     time.sleep(min(seconds, SLICE))

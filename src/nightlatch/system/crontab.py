@@ -1,4 +1,4 @@
-"""The crontab of this user, read and never written."""
+"""The crontab of this user, which is only read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from . import program
 
 
 def read() -> str | None:
-    """What `crontab -l` prints; "" if there is none, None if there is no cron here."""
+    """What `crontab -l` prints; "" if this user has no crontab, None if it cannot be read or there is no cron."""
     try:
         code, out, err = program.run(["crontab", "-l"], env=os.environ, timeout=10)
     except (OSError, program.Unfinished):

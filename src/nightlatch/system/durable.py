@@ -7,7 +7,7 @@ import sys
 
 
 def fsync(fd: int) -> None:
-    """Flush to the medium. On macOS a plain fsync stops at the drive's cache, so use the full one."""
+    """Flush a file to the medium. On macOS a plain fsync stops at the drive's cache, so use F_FULLFSYNC."""
     if sys.platform == "darwin":
         import fcntl
 
@@ -17,7 +17,7 @@ def fsync(fd: int) -> None:
 
 
 def flush(fd: int) -> None:
-    """As fsync, but without the file's times: everything needed to read its bytes again is flushed."""
+    """As fsync, but the file's times need not be flushed, only what is needed to read its bytes again."""
     if sys.platform == "linux":
         os.fdatasync(fd)
     else:
@@ -25,7 +25,7 @@ def flush(fd: int) -> None:
 
 
 def fsync_folder(path: str) -> None:
-    """Make the names in a folder durable: without this a rename may be lost."""
+    """Make the names in a folder durable: without this a rename can be lost in a power failure."""
     fd = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY)
     try:
         fsync(fd)
@@ -34,7 +34,7 @@ def fsync_folder(path: str) -> None:
 
 
 def replace(path: str, content: bytes, *, mode: int = 0o600) -> None:
-    """Write `content` to `path` atomically: a reader, even after a crash, finds all of the old or all of the new."""
+    """Write `content` to `path` atomically: a reader, even after a crash, finds the whole old or the whole new file."""
     temporary = f"{path}.{os.urandom(8).hex()}.tmp"
     fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
@@ -66,7 +66,7 @@ def remove(path: str) -> bool:
 
 
 def inode(path: str) -> str:
-    """Identifies the file: in a sandbox the same path may be another file. "" if there is none."""
+    """Device and inode of the file, since in a sandbox the same path may be another file. "" if it does not exist."""
     try:
         status = os.stat(path)
     except OSError:
@@ -75,7 +75,7 @@ def inode(path: str) -> str:
 
 
 def private_folder(path: str) -> str:
-    """Make the folder, and missing ones above it, for this user only."""
+    """Make the folder and those missing above it, for this user only; returns `path`."""
     if not os.path.isdir(path):
         private_folder(os.path.dirname(path))
         try:

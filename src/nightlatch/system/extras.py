@@ -1,4 +1,4 @@
-"""The command line that adds an optional part to the running installation, made by pip, pipx or uv."""
+"""The command line that adds an optional part to this installation, which pip, pipx or uv may have made."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ def install(extra: str) -> str:
     lines = metadata.requires("nightlatch") or []
     packages = [line.partition(";")[0].strip() for line in lines if line.endswith((f'"{extra}"', f"'{extra}'"))]
     pip = [sys.executable, "-m", "pip", "install"]
-    if util.find_spec("pip") is None:  # uv makes environments without it
+    if util.find_spec("pip") is None:  # uv makes environments without pip
         pip = ["uv", "pip", "install", "--python", sys.executable]
     return shlex.join([*pip, *packages])

@@ -1,8 +1,8 @@
 """A lock on a file that many processes take in turn.
 
 The kernel queues processes that block in flock(2), so none starves; polling with LOCK_NB would let the fastest win each
-time. A waiter can see whether the holder is stopped: the kernel names the holder, and where it does not (macOS, btrfs),
-the holder writes its own name into the file.
+time. A waiter can see whether the holder is stopped: the kernel names the holder's process, and where it does not
+(macOS, btrfs), the holder signs, that is, writes its pid and start time into the file.
 """
 
 from __future__ import annotations
@@ -21,55 +21,57 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-_NOBODY = b" " * 80
+_UNSIGNED = b" " * 80
 
 _PARTING = 1.0  # seconds, at least, for a killed process to lose the lock
 LOOK_AFTER = 2.0  # seconds of waiting before a waiter looks at the holder
 
 
-_known: dict[int, bytes] = {}
+_signatures: dict[int, bytes] = {}  # by pid: a forked child needs its own
 
 
-def _me() -> bytes:
-    """The name that this process writes into the file: made once, and again in a forked child with its own pid."""
+def _signature() -> bytes:
+    """What this process writes into the file as the holder."""
     pid = os.getpid()
-    if pid not in _known:
-        _known.clear()
-        _known[pid] = f"{pid} {process.start_of(pid)} {identity.pid_namespace()}\n".encode().ljust(80)
-    return _known[pid]
+    if pid not in _signatures:
+        _signatures.clear()
+        _signatures[pid] = f"{pid} {process.start_of(pid)} {identity.pid_namespace()}\n".encode().ljust(80)
+    return _signatures[pid]
 
 
 class FairLock:
-    """Acquired and released by one thread at a time; any thread may call `holder` and `stopped_holder`."""
+    """A lock for one thread at a time to acquire and release; any thread may call `holder` and `stopped_holder`."""
 
     def __init__(self, path: str, *, keep_open: bool = False) -> None:
-        """`keep_open`: for a lock that is taken often. Close it before a fork, since the child would share the lock."""
+        """`keep_open`: keep the file open, for a lock that is taken often. Call `close` before a fork, since the child
+        would share the lock."""
         self.path = path
         self._fd = -1
         self._keep_open, self._kept = keep_open, -1
-        self._signed = True  # until we see that the kernel names the holder
+        self._signed = True  # as holder, sign the file; False once we know that the kernel names the holder
 
     @property
     def held(self) -> bool:
         return self._fd >= 0
 
     def acquire(self, timeout: float) -> bool:
-        """Wait in the queue for up to `timeout` seconds."""
+        """Wait in the queue for up to `timeout` seconds. False: another process still has the lock."""
         return self._take(timeout, end_stopped=False)
 
     def acquire_from_stopped(self, patience: float) -> bool:
-        """Wait in the queue for up to `patience` seconds, and kill a holder that is stopped.
+        """As `acquire`, but kill a holder that is stopped.
 
-        It would keep everybody out for good and, once continued, would act on checks it made long ago. Raises
-        PermissionError if it belongs to another user.
+        It would keep every other process out for good and, once continued, would act on checks that it made long ago.
+        Raises PermissionError if it belongs to another user.
         """
         return self._take(patience, end_stopped=True)
 
     def run(self, work: Callable[[], T], patience: float) -> T:
-        """Call `work` inside the lock; returns its result. Waits as `acquire_from_stopped` does; TimeoutError: no turn.
+        """Call `work` while holding the lock; returns its result. Waits as `acquire_from_stopped` does, and raises
+        TimeoutError if the lock is not free in time.
 
-        After a wait, the thread that gets the lock does the work: the next in the queue need not wait until this thread
-        is awake.
+        If it has to wait, the waiting thread does the work as soon as it has the lock: the next process in the queue
+        need not wait until the calling thread is awake.
         """
         fd = self._at_once()
         if fd >= 0:
@@ -89,13 +91,13 @@ class FairLock:
         self._give_back(fd)
 
     def close(self) -> None:
-        """Close the file that was kept open. Not while this process holds the lock."""
+        """Close the file that was kept open. Do not call it while this process holds the lock."""
         kept, self._kept = self._kept, -1
         if kept >= 0:
             os.close(kept)
 
     def holder(self) -> tuple[int, int] | None:
-        """(pid, start) of the process that has the lock; None if there is none, or it cannot be known from here."""
+        """(pid, start) of the process that has the lock; None if there is none, or it cannot be seen from here."""
         try:
             with open(self.path, "rb") as file:
                 taker = _taker(os.fstat(file.fileno()))
@@ -104,7 +106,7 @@ class FairLock:
                 pid, start, namespace = file.read(80).decode("ascii").split()
             if namespace != identity.pid_namespace():
                 return None
-            alive = process.state_of(int(pid), int(start)) != process.GONE  # a killed one leaves its name in the file
+            alive = process.state_of(int(pid), int(start)) != process.GONE  # a killed process leaves its signature
             return (int(pid), int(start)) if alive else None
         except (OSError, ValueError):
             return None
@@ -114,16 +116,16 @@ class FairLock:
         holder = self.holder()
         if not holder or process.state_of(*holder) != process.STOPPED:
             return None
-        # Checked again: it may have released the lock before it was stopped, and then it blocks nobody.
+        # Checked again: it may have released the lock before it was stopped, and then it blocks no other process.
         return holder if self.holder() == holder else None
 
     def _open(self) -> int:
         return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def _at_once(self) -> int:
-        """The locked descriptor; -1 if another has the lock."""
-        # Made before, written as soon as the lock is ours: a process that is stopped in between could not be found.
-        me = _me() if self._signed else b""
+        """Try once, without waiting: the locked descriptor, or -1 if another process has the lock."""
+        # Prepared before, to be written as soon as the lock is ours: a holder stopped before that could not be found.
+        signature = _signature() if self._signed else b""
         fd = self._kept if self._kept >= 0 else self._open()
         if self._keep_open:
             self._kept = fd
@@ -135,7 +137,7 @@ class FairLock:
             return -1
         self._signed = self._signed and not _kernel_names_holder(fd)
         if self._signed:
-            os.pwrite(fd, me, 0)
+            os.pwrite(fd, signature, 0)
         return fd
 
     def _give_back(self, fd: int) -> None:
@@ -170,15 +172,15 @@ class FairLock:
 
 
 def _kernel_names_holder(fd: int) -> bool:
-    """Does the kernel name the holder? Checked by our own lock, since a list of all locks takes 15 ms."""
+    """Does the kernel name the holder? Checked on the lock that we just took, since the list of all takes 15 ms."""
     mine = b" %d %s " % (os.getpid(), _place(os.fstat(fd)))
     return any(b"FLOCK" in line and mine in line for line in _lines(f"/proc/self/fdinfo/{fd}"))
 
 
 def _unlock(fd: int, *, signed: bool) -> None:
     if signed:
-        os.pwrite(fd, _NOBODY, 0)  # so that a name in the file is always the holder's
-    # Unlock, not only close: a child forked in this moment has a copy of the descriptor.
+        os.pwrite(fd, _UNSIGNED, 0)  # so that a signature in the file is always the holder's
+    # Unlock, not only close: a child that is forked right now has a copy of the descriptor.
     fcntl.flock(fd, fcntl.LOCK_UN)
 
 
@@ -193,7 +195,7 @@ def _taker(file: os.stat_result) -> tuple[int, int] | None:
 
 
 def _place(file: os.stat_result) -> bytes:
-    """A file's name in the kernel's lists of locks."""
+    """How the kernel's lists of locks name a file."""
     return b"%02x:%02x:%d" % (os.major(file.st_dev), os.minor(file.st_dev), file.st_ino)
 
 
@@ -208,11 +210,11 @@ def _lines(path: str) -> list[bytes]:
 class _Waiter:
     """Blocks in flock on a separate thread: there is no other way to give up waiting in the kernel's queue.
 
-    With `work`, that thread does it and releases the lock; without, the lock is the caller's.
+    With `work`, that thread calls it and releases the lock; without, the caller gets the lock.
     """
 
     def __init__(self, fd: int, work: Callable[[], object] | None, *, signed: bool) -> None:
-        self.fd, self._name, self._work, self._signed = fd, _me(), work, signed
+        self.fd, self._signature, self._work, self._signed = fd, _signature(), work, signed
         self.result: object = None
         self.error: BaseException | None = None
         self._settled = allocate_lock()  # the side that takes it first decides: locked, or given up
@@ -224,7 +226,7 @@ class _Waiter:
         return self._done.acquire(timeout=timeout)
 
     def give_up(self) -> bool:
-        """False: too late, it has the lock; its work is done when this returns."""
+        """Stop waiting. False: too late, it has got the lock, and its work is done when this returns."""
         if self._settled.acquire(blocking=False):
             return True
         self._done.acquire()
@@ -238,9 +240,9 @@ class _Waiter:
     def _block(self) -> None:
         fcntl.flock(self.fd, fcntl.LOCK_EX)
         if self._signed:
-            os.pwrite(self.fd, self._name, 0)
+            os.pwrite(self.fd, self._signature, 0)
         if not self._settled.acquire(blocking=False):
-            self._give_back()  # given up meanwhile
+            self._give_back()  # the caller has given up
         elif self._work:
             try:
                 self.result = self._work()

@@ -1,8 +1,8 @@
 """Finds Nightlatch's own modules by their paths.
 
 For each module, `import` asks the finders of built-in, frozen and installed modules, and the last one lists folders.
-With a hundred modules that is a twentieth of what `run` costs, and the path is known. What is not found here, as in a
-zip archive, is searched for as always.
+With a hundred modules that takes a twentieth of the time of `run`, although their paths are known. A module that is not
+found here, as in a zip archive, is searched for as usual.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OURS = __name__.partition(".")[0] + "."
 
 
 class Finder:
-    """For sys.meta_path."""
+    """A finder for sys.meta_path."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -41,5 +41,5 @@ class Finder:
 
 
 def install() -> None:
-    """For a whole process: in front of all others."""
+    """Put the finder in front of all others, for the whole process."""
     sys.meta_path.insert(0, Finder)

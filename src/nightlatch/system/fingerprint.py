@@ -9,20 +9,20 @@ from hashlib import sha256  # OpenSSL's: files may be large, and this is several
 from ..errors import UsageError
 
 _CHUNK = 1 << 20
-_FOUND = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # it may be a pipe by now: do not wait for its writer
+_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # if a pipe has taken its place, do not wait for a writer
 _NEITHER = "{} is neither file, folder nor link, and cannot be published"
 
 
 def of(path: str | int) -> str:
-    """64 hexadecimal digits, for a path or an open descriptor. A folder's cover names, contents, links and the right to
-    execute; not times, owners or other rights, which a copy under another umask does not keep. Links are not
+    """64 hexadecimal digits, for a path or an open descriptor. For a folder they cover names, contents, links and the
+    right to execute; not times, owners or other rights, which a copy under another umask does not keep. Links are not
     followed."""
     try:
         if not os.path.isdir(path) and not stat.S_ISREG(os.stat(path).st_mode):
             raise UsageError(
                 _NEITHER.format("this" if isinstance(path, int) else path)
             )  # reading a pipe would wait for ever
-        fd = os.dup(path) if isinstance(path, int) else os.open(path, _FOUND)
+        fd = os.dup(path) if isinstance(path, int) else os.open(path, _READ)
         try:
             return _folder(fd) if os.path.isdir(fd) else _file(fd)
         finally:
@@ -44,19 +44,19 @@ def _file(fd: int) -> str:
 
 
 def _folder(fd: int) -> str:
-    """Each entry is hashed with its kind, and NUL between its parts, so that different folders give different bytes."""
+    """Hashes each entry's kind, name and content, separated by NUL, so that different folders give different bytes."""
     total = sha256()
     for entry in sorted(os.scandir(fd), key=lambda entry: entry.name):
         if entry.is_symlink():
             kind, content = "link", os.readlink(entry.name, dir_fd=fd)
         else:
-            kind, content = _inside(entry.name, fd)
+            kind, content = _entry(entry.name, fd)
         total.update(b"%s\0%s\0%s\0" % (kind.encode(), os.fsencode(entry.name), os.fsencode(content)))
     return total.hexdigest()
 
 
-def _inside(name: str, folder: int) -> tuple[str, str]:
-    fd = os.open(name, _FOUND | os.O_NOFOLLOW, dir_fd=folder)
+def _entry(name: str, folder: int) -> tuple[str, str]:
+    fd = os.open(name, _READ | os.O_NOFOLLOW, dir_fd=folder)
     try:
         mode = os.fstat(fd).st_mode
         if stat.S_ISDIR(mode):

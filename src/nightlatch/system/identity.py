@@ -12,29 +12,29 @@ _known: dict[str, str] = {}
 
 
 def _once(name: str, file: str, *command: str) -> str:
-    """The content of `file` on Linux, the output of `command` elsewhere."""
+    """The content of `file` on Linux, the output of `command` elsewhere; read once and remembered under `name`."""
     if name not in _known:
         _known[name] = _read(file) if sys.platform == "linux" else _ask(*command)
     return _known[name]
 
 
 def boot() -> str:
-    """Changes with every start of the kernel. Containers on one kernel share it."""
+    """The boot id, which changes with every start of the kernel. Containers on one kernel share it."""
     return _once("boot", "/proc/sys/kernel/random/boot_id", "sysctl", "-n", "kern.bootsessionuuid")
 
 
 def machine() -> str:
-    """Stays with the installation. A cloned virtual machine has its original's id: they cannot be distinguished."""
+    """The machine id, which stays with the installation. A cloned virtual machine has the id of its original."""
     return _once("machine", "/etc/machine-id", "sysctl", "-n", "kern.hostuuid") or boot()
 
 
 def pid_namespace() -> str:
-    """Pids mean nothing outside the namespace they were read in."""
+    """The pid namespace: a pid means nothing in another one."""
     return _namespace("pid")
 
 
 def time_namespace() -> str:
-    """Clocks of different time namespaces cannot be compared, though their boot id is the same."""
+    """The time namespace: clocks of two of them cannot be compared, even under the same boot id."""
     return _namespace("time")
 
 
@@ -45,7 +45,7 @@ def host() -> str:
 def user() -> str:
     name = os.environ.get("LOGNAME") or os.environ.get("USER")
     if name:
-        return printable(name)  # it may hold anything, even bytes that are not UTF-8
+        return printable(name)  # the variable may hold anything, even bytes that are not UTF-8
     uid = str(os.getuid())
     if f"user {uid}" not in _known:
         import pwd
@@ -58,22 +58,22 @@ def user() -> str:
 
 
 def person() -> str:
-    """The person at work, as the journal names them."""
+    """The user of this process, as the journal names a person."""
     return f"{user()}@{host()}"
 
 
 def read_once() -> None:
-    """Read what stays as it is, for the processes that are forked from this one."""
+    """Read what never changes, so that processes forked from this one need not."""
     boot(), machine(), user()
 
 
 def new_id() -> str:
-    """128 random bits: a grant, an incarnation, a store."""
+    """A random id of 128 bits, for a grant, an incarnation or a store."""
     return os.urandom(16).hex()
 
 
 def holder(*, pid: int, lifetime: str = "") -> Holder:
-    """This incarnation as a holder; `pid` 0 if it is not bound to a process."""
+    """A new incarnation as a holder; `pid` 0: it is not bound to a process."""
     from .process import start_of
 
     return Holder(
@@ -101,7 +101,7 @@ def same_machine(holder: Holder) -> bool:
 
 
 def _namespace(kind: str) -> str:
-    name = f"{kind} {os.getpid()}"  # a forked child may be in another one
+    name = f"{kind} {os.getpid()}"  # a forked child may be in another namespace
     if name not in _known:
         try:
             _known[name] = os.readlink(f"/proc/self/ns/{kind}")

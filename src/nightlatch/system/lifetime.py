@@ -1,8 +1,9 @@
 """Locks that prove that a holder is alive: held from before the acquire until its tree is gone.
 
-The kernel frees a lock when the last process that has it ends, however it ends. Supervisor and warden share one. The
-command, and everything it starts, inherits another: while that is held, a process is left; when it is free, all are
-gone or have closed it. Where a cgroup can be made, the tree runs in it, and the file names its folder.
+The kernel frees a lock when the last process that has it ends, however it ends. Supervisor and warden share the
+lifetime lock. The command, and everything it starts, inherits a second lock: while that is held, a process of the tree
+is left; when it is free, all are gone or have closed it. Where a cgroup can be made, the tree runs in it, and the
+lifetime lock's file names the cgroup's folder.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from .identity import new_id
 
 TREE = ".tree"  # added to the name of a lifetime lock: the lock that the tree inherits
 
-_OUT_OF_THE_WAY = 200  # scripts use low descriptors themselves
+_OUT_OF_THE_WAY = 200  # the lowest number for the inherited descriptor: scripts use low numbers themselves
 
 
 class Lifetime:
-    """The lifetime lock of one grant. The grant's id is made here, before the request, so that the request can be
-    repeated."""
+    """The lifetime lock of one grant. The grant's id is made here, before the acquire, so that the acquire can be sent
+    again."""
 
     def __init__(self, folder: str) -> None:
         self.grant = new_id()
@@ -38,14 +39,14 @@ class Lifetime:
         fcntl.flock(self._fd, fcntl.LOCK_EX)
 
     def enclose(self) -> str:
-        """Called by the warden before it starts anything: everything it starts inherits the lock. Returns the folder of
-        a cgroup to start it in, "" where none can be made."""
+        """Take the lock that the tree inherits; called by the warden before it starts anything. Returns the folder of a
+        cgroup to start the command in, "" where none can be made."""
         fd = os.open(self.path + TREE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(fd, fcntl.LOCK_EX)
         try:
             fcntl.fcntl(fd, fcntl.F_DUPFD, _OUT_OF_THE_WAY)
         except OSError:
-            os.set_inheritable(fd, True)  # the limit on descriptors here is lower
+            os.set_inheritable(fd, True)  # the limit on descriptors is lower than that
         else:
             os.close(fd)
         group = cgroup.make(self.grant)
@@ -62,7 +63,7 @@ class Lifetime:
 
     @property
     def cgroup(self) -> str:
-        """The folder of the cgroup that the warden has made; "" if it has none."""
+        """The folder of the cgroup that the warden has made; "" if it made none."""
         return cgroup_of(self.path)
 
     def without_cgroup(self) -> None:
@@ -70,7 +71,8 @@ class Lifetime:
         os.ftruncate(self._fd, 0)
 
     def end(self) -> None:
-        """The grant was released. (If it was not, the files stay, so that a challenger can prove the end.)"""
+        """Remove the files, after the grant was released. (Otherwise they stay, so that a challenger can prove that the
+        holder is gone.)"""
         forget(self.path)
         self.close()
 
@@ -102,7 +104,7 @@ def is_free(path: str) -> bool | None:
 
 
 def cgroup_of(path: str) -> str:
-    """The folder of the tree's cgroup; "" if it has none."""
+    """The cgroup's folder that the lifetime lock at `path` names; "" if it names none."""
     try:
         with open(path, "rb") as file:
             return os.fsdecode(file.read())

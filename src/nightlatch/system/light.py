@@ -1,10 +1,11 @@
-"""Standard modules without their Python halves, for the path of `lock` and `run`: no other file imports private ones.
+"""The C parts of standard modules without their Python parts, for the path of `lock` and `run`. Only this file imports
+private modules.
 
 `signal` imports enum and functools to name its constants, `sqlite3` imports datetime for converters that we do not
 use, `json` imports re, `hashlib` loads OpenSSL, `socket` imports selectors, `ctypes` defines classes for a call that
 needs none (1.6 ms instead of 0.3), `weakref` imports half of collections, `_sqlite3` imports functools,
-`importlib.util` imports threading. Together they take longer than acquiring a lease. The modules below them have the
-same names with the same meaning; a type checker sees the public ones. Each is loaded at its first use.
+`importlib.util` imports threading. Together they take longer than acquiring a lease. Their C modules have the same
+names with the same meaning; a type checker sees the public modules. Each is loaded at its first use.
 """
 
 from __future__ import annotations
@@ -59,29 +60,29 @@ else:
         """As `json.JSONEncoder(default=default, allow_nan=nan).encode`."""
         import _json
 
-        written = _json.encode_basestring_ascii
+        quote = _json.encode_basestring_ascii
 
         def refused(fact):
             raise TypeError(f"{type(fact).__name__} cannot be written as JSON")
 
         def encode(fact):
-            make = _json.make_encoder({}, default or refused, written, None, ": ", ", ", False, False, nan)
-            return written(fact) if isinstance(fact, str) else "".join(make(fact, 0))
+            pieces = _json.make_encoder({}, default or refused, quote, None, ": ", ", ", False, False, nan)
+            return quote(fact) if isinstance(fact, str) else "".join(pieces(fact, 0))
 
         return encode
 
-    class _Scanned:
+    class _Scanner:
         strict, memo, object_hook, object_pairs_hook = True, {}, None, None
         parse_float, parse_int = float, int
         parse_constant = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": -float("inf")}.__getitem__
-        made = None
+        scan = None
 
         @classmethod
         def make(cls):
             import _json
 
-            cls.made = _json.make_scanner(cls)
-            return cls.made
+            cls.scan = _json.make_scanner(cls)
+            return cls.scan
 
     def loads(text):
         """As `json.loads`."""
@@ -89,7 +90,7 @@ else:
             text = text.decode()
         text = text.strip(" \t\n\r")
         try:
-            found, end = (_Scanned.made or _Scanned.make())(text, 0)
+            found, end = (_Scanner.scan or _Scanner.make())(text, 0)
         except StopIteration:
             raise ValueError("it is not JSON") from None
         if end != len(text):
@@ -103,8 +104,8 @@ else:
         return _ctypes.call_function(_ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl"), arguments)
 
     def _sqlite3():
-        """It needs only lru_cache from functools, and importing functools takes longer than the module itself (2.5 ms):
-        so it gets a stand-in with that alone. A program with threads has imported functools already."""
+        """The module needs only lru_cache from functools, which takes longer to import (2.5 ms) than the module itself.
+        So it is imported with a stand-in that has only that. A program with threads has imported functools already."""
         import sys
 
         if "functools" not in sys.modules and "_sqlite3" not in sys.modules:
@@ -115,7 +116,7 @@ else:
                 stand_in.lru_cache = lambda size: lambda function: _lru_cache_wrapper(function, size, False, tuple)
                 import _sqlite3
             except ImportError:
-                pass  # of another interpreter, which may need more of it
+                pass  # in another interpreter the module may need more of functools
             finally:
                 sys.modules.pop("functools", None)
         import _sqlite3

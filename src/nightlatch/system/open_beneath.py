@@ -1,12 +1,12 @@
-"""Opening and writing only below a folder: no link on the way leads out, even one that is put there meanwhile."""
+"""Opening and writing only below a folder: no link on the path leads out, even one that is put there meanwhile."""
 
 from __future__ import annotations
 
 import errno
 import os
 
-_LINKS = 40  # followed at most, as in the kernel
-_FOUND = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a pipe must not wait for its writer
+_MOST_LINKS = 40  # as in the kernel
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # opening a pipe must not wait for its writer
 
 
 def open_beneath(root: str, path: str) -> int:
@@ -29,12 +29,12 @@ def open_beneath(root: str, path: str) -> int:
                 continue
             target = _link(part, opened[-1])
             if target is None:
-                opened.append(os.open(part, _FOUND, dir_fd=opened[-1]))  # a link by now: refused
+                opened.append(os.open(part, _READ, dir_fd=opened[-1]))  # fails if it has become a link
                 continue
             links += 1
             if os.path.isabs(target):
                 raise OSError(errno.EXDEV, "it leads out", path)
-            if links > _LINKS:
+            if links > _MOST_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
             parts += target.split("/")[::-1]
         return opened.pop()
@@ -44,8 +44,8 @@ def open_beneath(root: str, path: str) -> int:
 
 
 def write_beneath(root: str, parts: list[str], content: bytes) -> None:
-    """Write the file with this path below the folder `root`, and make the folders on the way. No link is followed: one
-    on the way raises `OSError`, one in the file's place is replaced."""
+    """Write the file at the path `parts` below the folder `root`, and make the folders on the path. No link is
+    followed: one on the path raises `OSError`, one in the file's place is replaced."""
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         for part in parts[:-1]:
@@ -53,15 +53,15 @@ def write_beneath(root: str, parts: list[str], content: bytes) -> None:
                 os.mkdir(part, dir_fd=folder)
             except FileExistsError:
                 pass
-            below = os.open(part, _FOUND | os.O_DIRECTORY, dir_fd=folder)
+            below = os.open(part, _READ | os.O_DIRECTORY, dir_fd=folder)
             os.close(folder)
             folder = below
         try:
             os.unlink(parts[-1], dir_fd=folder)
         except FileNotFoundError:
             pass
-        made = os.open(parts[-1], os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
-        with open(made, "wb") as file:
+        new = os.open(parts[-1], os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
+        with open(new, "wb") as file:
             file.write(content)
     finally:
         os.close(folder)

@@ -1,8 +1,8 @@
 """What this machine remembers of a file on another disk: while that disk is not mounted, the empty mount point looks as
 if the file had never existed.
 
-It is remembered in the state folder, since notes beside the file would vanish with it; only files on another disk than
-the state folder need this.
+The state folder keeps the records, since a record beside the file would vanish with it. Files on the state folder's own
+disk need none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def folder() -> str:
 
 
 def recall(path: str) -> str:
-    """The id that the file had; "" if nothing is remembered of it."""
+    """The id that the file had; "" if none is remembered."""
     if not os.path.isdir(folder()):
         return ""
     try:
@@ -28,7 +28,7 @@ def recall(path: str) -> str:
 
 
 def remember(path: str, its_id: str) -> None:
-    """Remember the file's id. If that fails, the file is used all the same, but its absence would not be noticed."""
+    """Remember the file's id. If that fails, the file is used all the same; only its absence will not be noticed."""
     try:
         if os.stat(path).st_dev == _device(storage.state_folder()) or recall(path) == its_id:
             return
@@ -44,7 +44,7 @@ def forget(path: str) -> None:
 
 
 def _device(folder: str) -> int:
-    """The device of the folder, or of where it would be made."""
+    """The device of the folder or, if it does not exist, of the nearest one above it."""
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     return os.stat(folder).st_dev

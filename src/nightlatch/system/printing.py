@@ -1,7 +1,7 @@
-"""The one way to the screen: everything Nightlatch prints is made printable, wherever it comes from.
+"""The one way to the screen: everything that Nightlatch prints is made printable, wherever it comes from.
 
-A store, a ledger, a gate, another machine's user name, a command's words: any of them may hold escape sequences that
-control a terminal. Commands make their texts printable themselves (`core.printable`); this catches what one forgets.
+Texts from a store, a ledger, a gate, another machine's user name or a command line may hold escape sequences that
+control a terminal. Commands make their texts printable themselves (`core.printable`); this catches those they forget.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# The beginning of our own colours. It is random, so no text from elsewhere can contain it and become an escape.
+# Begins each of our own colour codes. It is random, so no text from elsewhere can contain it and become an escape.
 ESCAPE = f"\x1b{os.urandom(8).hex()}"
 
 
 def install() -> None:
-    """From now on everything this process prints goes through it. Only for Nightlatch's own programs."""
+    """From now on make everything printable that this process prints. Only for Nightlatch's own programs."""
     sys.stdout, sys.stderr = printing(sys.stdout), printing(sys.stderr)
 
 
@@ -33,7 +33,7 @@ def printing(stream: Any) -> Any:
 
 
 def verbatim(text: str) -> None:
-    """Print byte for byte, for a program that reads our standard output; at a terminal it is made printable."""
+    """Print `text` byte for byte, for a program that reads our standard output; at a terminal make it printable."""
     if sys.stdout.isatty():
         sys.stdout.write(text)
         return

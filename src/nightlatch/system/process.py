@@ -1,4 +1,4 @@
-"""One process, named by pid and start time: a pid alone may belong to another process by now."""
+"""One process, identified by pid and start time: a pid alone may belong to another process by now."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GONE, ZOMBIE, STOPPED, ALIVE = "gone", "zombie", "stopped", "alive"
 
 _PARENT, _FLAGS, _THREADS, _START, _ENV_END = 1, 6, 17, 19, 48  # positions in proc_pid_stat(5), after the name
 _KERNEL_THREAD = 0x00200000
-_EXEC = 1.0  # seconds that a process may take to become another program
+_EXEC = 1.0  # seconds that an exec may take
 
 
 def start_of(pid: int) -> int | None:
@@ -27,7 +27,7 @@ def start_of(pid: int) -> int | None:
 
 
 def state_of(pid: int, start: int) -> str:
-    """GONE also when the pid belongs to another process by now."""
+    """The state of the process; GONE also if the pid belongs to another process by now."""
     status = _status(pid)
     if status is None or status[2] != start:
         return GONE
@@ -35,7 +35,7 @@ def state_of(pid: int, start: int) -> str:
 
 
 def of_thread(number: int) -> int:
-    """The process of the thread with this number; for a process, its own. A thread may end before its process."""
+    """The pid of the process that the thread `number` belongs to; `number` itself if there is no such thread."""
     for line in (_content(f"/proc/{number}/status") or b"").splitlines():
         if line.startswith(b"Tgid:"):
             return int(line.split()[1])
@@ -56,7 +56,7 @@ def pids() -> Iterator[int]:
 
 
 def send(pid: int, start: int, signum: int) -> bool:
-    """Signal that very process. False if it is gone. Never reaches a process that has taken its pid."""
+    """Signal exactly this process; False if it is gone. Never reaches another process that has its pid by now."""
     if sys.platform != "linux":
         return state_of(pid, start) != GONE and _kill(pid, signum)
     try:
@@ -66,9 +66,9 @@ def send(pid: int, start: int, signum: int) -> bool:
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOENT):
             raise
-        return False  # it is the number of a thread
+        return False  # `pid` is now the number of a thread
     try:
-        # The descriptor now belongs to one process, so compare its start time only after opening it.
+        # Checked only now: the descriptor stays with one process, even if its pid is reused.
         if state_of(pid, start) == GONE:
             return False
         signal.pidfd_send_signal(pidfd, signum)
@@ -89,7 +89,7 @@ def newest() -> int:
 
 
 def name(pid: int) -> str:
-    """The kernel's name for it, which the process itself can change. "" if it is gone."""
+    """The process's name in the kernel, which the process can change; "" if it is gone."""
     if sys.platform == "linux":
         return os.fsdecode(_content(f"/proc/{pid}/comm") or b"").rstrip("\n")
     import psutil
@@ -101,7 +101,7 @@ def name(pid: int) -> str:
 
 
 def environ(pid: int) -> bytes | None:
-    """The environment that the process was started with; None if it may not be read."""
+    """The environment that the process was started with; None if it may not be read, b"" if the process is gone."""
     try:
         if sys.platform == "linux":
             return _environ(pid)
@@ -135,10 +135,10 @@ def owner(pid: int) -> int | None:
 
 
 def locked_files(pid: int, part: str) -> bool:
-    """Does the process have a file open, and locked by flock, that has `part` in its name? (Linux.)
+    """Does the process have a lock by flock on a file with `part` in its path? (Linux.)
 
-    A lock belongs to the open file description, which children inherit; a process that opened the file itself, such as
-    a backup, does not have it.
+    The lock belongs to the open file description, which children inherit. A process that opened the same file by
+    itself, such as a backup, does not have the lock.
     """
     for thread in _threads(pid):
         place = f"/proc/{pid}/task/{thread}"
@@ -157,7 +157,7 @@ def locked_files(pid: int, part: str) -> bool:
 
 
 def _environ(pid: int) -> bytes:
-    """Read from any of its threads: the first one may have ended before the others. (Linux.)"""
+    """The environment, from any thread: the first one may have ended before the others. (Linux.)"""
     deadline = clock.now() + _EXEC
     while True:
         for thread in _threads(pid):
@@ -181,7 +181,7 @@ def _threads(pid: int) -> list[str]:
 
 
 def _content(path: str) -> bytes | None:
-    """None if it is gone."""
+    """The file's content; None if the process is gone."""
     try:
         with open(path, "rb") as file:
             return file.read()
@@ -206,7 +206,7 @@ def _status(pid: int) -> tuple[str, int, int] | None:
         return None
     state = _state(fields[0])
     if state == ZOMBIE and int(fields[_THREADS]) > 1:
-        # Its first thread has ended and others are still running: their state is the state of the process.
+        # Only the first thread has ended: the state of the others is the state of the process.
         others = {_state(thread[0]) for tid in _threads(pid) if (thread := _fields(f"{pid}/task/{tid}"))} - {ZOMBIE}
         state = ALIVE if ALIVE in others else STOPPED if others else ZOMBIE
     return state, int(fields[_PARENT]), int(fields[_START])

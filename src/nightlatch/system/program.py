@@ -1,7 +1,7 @@
 """A program such as git, run to its end or ended on time, with everything it started.
 
-Not `subprocess`: there, a child whose exit status was collected elsewhere (a supervisor that clears up its tree waits
-for every child) counts as a success. Here its outcome is unknown.
+`subprocess` would not do: if a child's exit status was collected elsewhere (a supervisor that ends its tree reaps every
+child), it counts that as a success. Here the outcome is then unknown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class Unfinished(Exception):
 
 
 def run(argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"", timeout: float) -> tuple[int, bytes, bytes]:
-    """(exit code, stdout, stderr). Raises `Unfinished` after `timeout`, or if its status is lost; then none of it runs.
+    """(exit code, stdout, stderr). Raises `Unfinished` after `timeout`, or if its exit status was collected elsewhere;
+    then none of it runs any more.
 
     It runs in a separate process group: Ctrl-C at our terminal does not reach it, and one signal reaches all of it.
     """
@@ -34,7 +35,7 @@ def run(argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"", time
 
 
 def start(argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"") -> RunningProgram:
-    """The same in two steps, to do something else meanwhile. The caller must call `finish`."""
+    """Start the program, to do something else while it runs. The caller must call `finish`."""
     running = RunningProgram(argv, env, stdin)
     tree.own_programs.add(running.pid)
     return running
@@ -98,17 +99,17 @@ class RunningProgram:
                 raise Unfinished(f"{self.name} gave no answer in time")
             if not self._exchange(min(left, _LOOK_EVERY)) and self._ended():
                 while clock.now() < deadline and self._exchange(0):
-                    pass  # its output between our last read and its end
+                    pass  # what it wrote between our last read and its end
                 return
 
     def collect(self) -> int | None:
-        """Its exit code; None if it was collected elsewhere."""
+        """Its exit code; None if its exit status was collected elsewhere."""
         if not self.reaped:
             self._reap(0)
         return None if self.status is None else os.waitstatus_to_exitcode(self.status)
 
     def end(self) -> None:
-        """SIGTERM to its whole group, then SIGKILL. Reaped only after that, so the group's number is still its own."""
+        """SIGTERM to its whole group, then SIGKILL. It is reaped only then, so no other group can have its number."""
         if self.reaped:
             return
         self._signal(signal.SIGTERM)
@@ -125,7 +126,7 @@ class RunningProgram:
         self.outputs = {}
 
     def _exchange(self, seconds: float) -> bool:
-        """One round of reading and writing; False if there was nothing to do."""
+        """One round of reading and writing, waiting for up to `seconds`; False if there was nothing to do."""
         poll = select.poll()
         for fd in self.outputs:
             poll.register(fd, select.POLLIN)

@@ -1,4 +1,4 @@
-"""How this machine can prove that a holder's processes are gone: the list that people see."""
+"""The ways in which this machine can prove that a holder's processes are gone, as a list for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from . import cgroup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    Proof = tuple[str, bool, str]  # its name, whether this machine has it, what it proves
+    Proof = tuple[str, bool, str]  # (name, does this machine have it?, what it proves)
 
 
 def proofs() -> list[Proof]:
@@ -23,7 +23,7 @@ def proofs() -> list[Proof]:
         ),
         ("subreaper", linux, "runaway children come back to their warden: the kernel itself says when none is left"),
         ("lifetime lock", True, "free when supervisor and warden are gone, however they ended"),
-        ("inherited lock", True, "free when no process has it that the command has started, unless that closes it"),
+        ("inherited lock", True, "free when every process that the command started is gone or has closed it"),
         ("sweep", _environments_can_be_read(), "processes that carry the old grant in their environment are ended"),
     ]
 

@@ -1,5 +1,6 @@
-"""What a command is on this machine: the file that it starts, and the commit that its folder is at. Read from the file
-system in a fraction of a millisecond; only a `version` command is started, once after each change of the program."""
+"""Which program a command is on this machine: the file that it starts, and the commit checked out in its folder. Both
+are read from the file system in a fraction of a millisecond. Only a job's `version` command is a process, started once
+after each change of the program."""
 
 from __future__ import annotations
 
@@ -12,12 +13,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_PATIENCE = 10.0  # seconds for a command that prints its version
-_LONGEST = 200  # characters of what it printed
+_PATIENCE = 10.0  # seconds for the `version` command
+_LONGEST = 200  # characters kept of its output
 
 
 def program(name: str, folder: str, path: str) -> dict[str, str]:
-    """The file that a command's first word `name` starts: its real path, its size, and when it was changed."""
+    """The file that a command's first word `name` starts: real path, size and time of change; {} if there is none."""
     if not name:
         return {}
     places = [""] if os.sep in name else [each or "." for each in path.split(os.pathsep)]
@@ -34,7 +35,7 @@ def program(name: str, folder: str, path: str) -> dict[str, str]:
 
 
 def commit(folder: str) -> str:
-    """The commit that is checked out where the folder is; "" if that is not in a git repository."""
+    """The commit checked out in the repository that the folder is in; "" if it is in none."""
     here = os.path.abspath(folder)
     while True:
         git = os.path.join(here, ".git")
@@ -47,7 +48,8 @@ def commit(folder: str) -> str:
 
 
 def version(words: Sequence[str], known: dict[str, str], folder: str) -> str:
-    """What the `version` command prints. Cached below `folder`; started again only when the program has changed."""
+    """What the `version` command prints. Cached below `folder`; called again only when `known`, the facts of its
+    program, has changed."""
     about = "\n".join([*words, *known.values()])
     path = os.path.join(durable.private_folder(os.path.join(folder, "versions")), sha256(about.encode()).hexdigest())
     try:
@@ -76,7 +78,7 @@ def _run(words: Sequence[str]) -> str:
 
 def _head(git: str) -> str:
     try:
-        if os.path.isfile(git):  # of a worktree or a submodule: it names the folder
+        if os.path.isfile(git):  # in a worktree or submodule it names the folder
             git = os.path.join(os.path.dirname(git), _text(git).removeprefix("gitdir:").strip())
         head = _text(os.path.join(git, "HEAD")).strip()
         if not head.startswith("ref:"):

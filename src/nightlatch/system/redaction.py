@@ -1,7 +1,7 @@
 """Secrets in the environment, removed from everything that is shown, kept, recorded or sent on.
 
-A secret is found as it is, as JSON and URLs write it, and in base64 (standard and URL-safe) wherever in the encoded
-text it begins; not if a line ends inside it, unless the secret alone was encoded. Other encodings are not found: this
+A secret is found as it is, as JSON and URLs write it, and in base64 (standard and URL-safe), at any place in the
+encoded text; not if a line ends inside it, unless the secret alone was encoded. Other encodings are not found: this
 protects against accidents, not against a command that wants to leak a secret.
 """
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     Patterns = Sequence[tuple[bytes, bytes]]  # (what is removed, what replaces it)
 
-ENV = "NIGHTLATCH_SECRETS"  # names of variables that are secrets whatever they are called, from a job's env_file
+ENV = "NIGHTLATCH_SECRETS"  # names the variables from a job's env_file: all are secrets, whatever they are called
 
 _SHORTEST = 8  # shorter values would remove harmless words from every line
 _NAMES = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "PRIVATE", "AUTH")
-_LINE = 76  # where the command base64 ends a line
+_LINE = 76  # characters in a line of the command base64
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _IN_JSON = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _IN_URLS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~")
@@ -41,7 +41,7 @@ def secrets(environment: Mapping[str, str]) -> Redactor:
 
 
 def _is_named_like_one(name: str) -> bool:
-    for word in _NAMES:  # noqa: SIM110  for every variable of every run: `any` takes three times as long
+    for word in _NAMES:  # noqa: SIM110  called for every variable of every run: `any` takes three times as long
         if word in name:
             return True
     return False
@@ -75,7 +75,7 @@ def _ascii(letter: str) -> str:
 
 
 def _encoded(secret: bytes) -> Iterator[bytes]:
-    """The characters that its base64 certainly contains, after 0, 1 or 2 other bytes of a group of three."""
+    """The characters that base64 certainly has for it, whether 0, 1 or 2 other bytes of a group of three precede it."""
     from binascii import b2a_base64
 
     forms = []
@@ -92,9 +92,9 @@ def _encoded(secret: bytes) -> Iterator[bytes]:
 
 class Redactor:
     def __init__(self, patterns: Patterns = (), *, shapes: bool = False) -> None:
-        """`shapes`: tokens that are known by their shape too."""
+        """`shapes`: also remove tokens that are known by their shape (system/token_shapes.py)."""
         self._shapes = shapes
-        # The longest first: one secret may begin with another.
+        # The longest first: a secret may begin with a shorter one.
         self._patterns = sorted(dict(patterns).items(), key=lambda pair: -len(pair[0]))
 
     def data(self, data: bytes) -> bytes:
@@ -130,7 +130,7 @@ class Redactor:
 
 
 class Redacted:
-    """A stream: holds back what may be the beginning of a secret until the next bytes, since reads may split it."""
+    """Redacts a stream. Reads may split a secret, so what may be its beginning is held back until the next bytes."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor, self._held = redactor, b""

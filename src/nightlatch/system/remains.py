@@ -1,7 +1,7 @@
 """What a holder left running on this machine: end it, and prove that nothing of it is still running.
 
-There are up to three proofs, and all that this machine has must agree: the run's cgroup is empty, the lock that the
-tree inherited is free, and no process carries the grant in its environment.
+There are up to three proofs, and all that this machine can make must agree: the run's cgroup is empty, the lock that
+the tree inherited is free, and no process carries the grant in its environment.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..core.printable import printable
 from . import cgroup, lifetime, process, tree
 
-_PATIENCE = 5.0  # seconds for what was killed to be gone
+_PATIENCE = 5.0  # seconds for killed processes to be gone
 
 
 class Remains:
@@ -19,8 +19,8 @@ class Remains:
         self.path, self._grant, self._since = path, grant, since
 
     def end(self) -> list[str]:
-        """End all of it. Returns [] if every proof that this machine has agrees; otherwise, for people to read, what
-        may be left."""
+        """End all of it. Returns [] if every proof that this machine can make agrees; otherwise what may be left, for
+        people to read."""
         group = lifetime.cgroup_of(self.path)
         emptied = bool(group) and cgroup.end(group, _PATIENCE)
         look = tree.sweep(self._grant, self._since, self._is_locked, patience=_PATIENCE)

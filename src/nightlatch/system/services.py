@@ -1,6 +1,6 @@
 """`nightlatch serve` as a service of this user: a systemd user unit, or a launchd agent on macOS.
 
-Neither may end the process group when the service stops: runs go on while the daemon is restarted or upgraded.
+Stopping the service must not end its process group: runs go on while the daemon is restarted or upgraded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NO_SESSION = (
 
 
 class Service:
-    """The service of one nightlatch.toml: each file has its own."""
+    """The service for one nightlatch.toml; each file has its own service."""
 
     def __init__(self, config: str) -> None:
         folder = os.path.dirname(config)
@@ -44,7 +44,7 @@ class Service:
         raise NotImplementedError
 
     def text(self, environment: dict[str, str]) -> bytes:
-        """What the service manager reads."""
+        """The content of `file`, for the service manager."""
         raise NotImplementedError
 
     def start(self) -> None:
@@ -57,11 +57,11 @@ class Service:
         raise NotImplementedError
 
     def log(self, since: float, lines: int) -> list[str]:
-        """The last lines that it has logged since then."""
+        """The last `lines` lines that it has logged since the time `since`."""
         raise NotImplementedError
 
     def warning(self) -> str:
-        """What keeps it from running when it should; "" if nothing does."""
+        """Why it may not be running when it should, and what to do; "" if there is no such reason."""
         return ""
 
     def path(self) -> str:
@@ -70,7 +70,7 @@ class Service:
 
     def write(self, environment: dict[str, str]) -> None:
         os.makedirs(os.path.dirname(self.file), exist_ok=True)
-        replace(self.file, self.text(environment), mode=0o600)  # a store may have a password
+        replace(self.file, self.text(environment), mode=0o600)  # the store's URL may have a password
 
 
 class Systemd(Service):
@@ -153,7 +153,7 @@ class Launchd(Service):
             "RunAtLoad": True,
             "KeepAlive": True,
             "AbandonProcessGroup": True,  # runs go on when the daemon is stopped
-            "ProcessType": "Standard",  # as Background it would be slowed down
+            "ProcessType": "Standard",  # macOS slows down Background processes
             "StandardOutPath": self.log_file,
             "StandardErrorPath": self.log_file,
         }
@@ -161,7 +161,7 @@ class Launchd(Service):
 
     def start(self) -> None:
         os.makedirs(os.path.dirname(self.log_file), exist_ok=True)
-        _run(["launchctl", "bootout", f"{self._domain}/{self.label}"])  # what was installed before
+        _run(["launchctl", "bootout", f"{self._domain}/{self.label}"])  # an earlier installation
         _must(["launchctl", "bootstrap", self._domain, self.file])
 
     def stop(self) -> None:
@@ -195,7 +195,7 @@ class Launchd(Service):
 
 
 def of(config: str) -> Service:
-    """The service of a file, whether it is installed or not."""
+    """The service for a nightlatch.toml, whether it is installed or not."""
     return Launchd(config) if sys.platform == "darwin" else Systemd(config)
 
 

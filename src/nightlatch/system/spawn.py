@@ -1,6 +1,6 @@
 """Starting a process inside a cgroup, for the warden.
 
-Moving a running process into a cgroup waits for every core to pass a quiet moment, up to 20 ms. clone3 with
+Moving a running process into a cgroup takes up to 20 ms, since the kernel waits for every core. clone3 with
 CLONE_INTO_CGROUP (Linux 5.7) makes the process there, at the price of a fork. Python has no call for it.
 """
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _SYS_CLONE3 = 435  # on every architecture
-_CLONE_CLEAR_SIGHAND = 0x1_0000_0000  # handlers of ours are not run between clone and exec
+_CLONE_CLEAR_SIGHAND = 0x1_0000_0000  # our signal handlers must not run in the child before its exec
 _CLONE_INTO_CGROUP = 0x2_0000_0000
 _ARGUMENTS = ctypes.c_uint64 * 11  # struct clone_args up to `cgroup`
 _FLAGS, _EXIT_SIGNAL, _CGROUP = 0, 4, 10
 
-_libc = ctypes.PyDLL(None, use_errno=True)  # keeps the interpreter's lock, so that the child has it too
+_libc = ctypes.PyDLL(None, use_errno=True)  # not CDLL, which releases the GIL: the child must have it
 
 
 class Unsupported(Exception):
@@ -41,12 +41,12 @@ def spawn(
     """As os.posix_spawn, with the process in `cgroup` from its first instruction. For a process with one thread."""
     try:
         folder = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError as error:  # which must not be taken for that of the command
+    except FileNotFoundError as error:  # it must not be mistaken for a missing command
         raise Unsupported(str(error)) from error
-    failed, fails = os.pipe()  # closed by exec, or an errno comes through
+    failed, fails = os.pipe()  # carries the errno of a failed exec; a successful one closes it
     try:
         pid = _clone_into(folder)
-        if pid == 0:  # the child, which never gets further than this
+        if pid == 0:  # the child, which never leaves this block
             try:
                 os.setpgid(0, group)
                 for signum in defaults:

@@ -1,11 +1,11 @@
-"""Where files may be: locks and write-ahead logs need a local disk."""
+"""Where Nightlatch keeps its files: locks and write-ahead logs need a local disk."""
 
 from __future__ import annotations
 
 import os
 import sys
 
-FILE_URL = "sqlite:///"  # how the URL of a store in a file begins
+FILE_URL = "sqlite:///"  # prefix of the URL of a store in a file
 
 _NETWORK = frozenset(
     {
@@ -25,20 +25,20 @@ _SYNCED = {
 
 
 def state_folder() -> str:
-    """This user's folder for a program's state on this machine."""
+    """This user's folder for Nightlatch's state on this machine."""
     if sys.platform == "darwin":
         return os.path.expanduser("~/Library/Application Support/nightlatch")
     return os.path.join(user_folder("XDG_STATE_HOME", "~/.local/state"), "nightlatch")
 
 
 def user_folder(variable: str, default: str) -> str:
-    """A base folder of this user, as the XDG specification has it: a relative path in the variable does not count."""
+    """A base folder of this user by the XDG specification, which ignores a relative path in the variable."""
     base = os.environ.get(variable, "")
     return base if os.path.isabs(base) else os.path.expanduser(default)
 
 
 def folder_for(name: str) -> str:
-    """The folder, inside the state folder, of one store that is not a file."""
+    """The folder, inside the state folder, for a store that is not a file."""
     import hashlib
 
     return os.path.join(state_folder(), "stores", hashlib.sha256(name.encode()).hexdigest()[:16])
@@ -63,12 +63,12 @@ def file_system(folder: str) -> str:
         return _file_system_elsewhere(folder)
     device = os.stat(folder).st_dev
     wanted = f" {os.major(device)}:{os.minor(device)} ".encode()
-    if _seen[:1] != [wanted]:
-        _seen[:] = [wanted, _mounted(wanted)]
-    return _seen[1].decode()
+    if _last[:1] != [wanted]:
+        _last[:] = [wanted, _mounted(wanted)]
+    return _last[1].decode()
 
 
-_seen: list[bytes] = []  # the device that was looked at last, and its type: a store's files are in one folder
+_last: list[bytes] = []  # the device of the last call, and its type: a store's files are all in one folder
 
 
 def _mounted(device: bytes) -> bytes:

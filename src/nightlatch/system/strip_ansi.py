@@ -1,15 +1,15 @@
-"""Output without what a terminal would obey, piece by piece as it comes.
+"""Removes from a stream of output what a terminal would obey.
 
-Colours, cursor movements, titles, clipboard writes and single control characters go; a lone carriage
-return, as progress bars have it, becomes a line's end. Text in any encoding stays as it is, byte for byte.
+Colours, cursor movements, titles, clipboard writes and single control characters are removed; a lone carriage return,
+as progress bars use it, becomes a newline. Text in any encoding stays as it is, byte for byte.
 """
 
 from __future__ import annotations
 
 import re
 
-# A sequence up to its end, as ECMA-48 and xterm have it: CSI; strings (OSC, DCS, APC, PM, SOS) to BEL or ST; two
-# characters. The 8-bit forms come as two bytes in UTF-8.
+# A whole sequence by ECMA-48 and xterm, one kind a line: CSI; a string (OSC, DCS, APC, PM, SOS) up to BEL or ST (two
+# lines); an escape of two characters. The 8-bit forms are two bytes in UTF-8.
 _SEQUENCE = re.compile(
     rb"(?:\x1b\[|\xc2\x9b)[\x30-\x3f]*[\x20-\x2f]*[\x40-\x7e]"
     rb"|(?:\x1b[\]PX^_]|\xc2[\x9d\x90\x98\x9e\x9f])(?:[^\x07\x18\x1a\x1b\xc2]|\xc2(?!\x9c))*"
@@ -23,7 +23,7 @@ _BEGUN = re.compile(
 )
 _RETURN = re.compile(rb"\r+\n?")
 _CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
-_LONGEST = 1 << 16  # a sequence without an end must not hold everything back
+_LONGEST = 1 << 16  # bytes: a sequence that never ends must not hold everything back
 
 
 class AnsiStripper:
@@ -31,7 +31,7 @@ class AnsiStripper:
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
-        """What of it may be shown; the beginning of a sequence waits for its end."""
+        """The part that may be shown now; the beginning of a sequence is held back until its end comes."""
         data = self._held + data
         begun = _BEGUN.search(data)
         at = begun.start() if begun and len(data) - begun.start() < _LONGEST else len(data)
@@ -39,7 +39,7 @@ class AnsiStripper:
         return _clean(data[:at])
 
     def end(self) -> bytes:
-        """The rest."""
+        """What was held back, at the end of the stream."""
         data, self._held = self._held, b""
         return _clean(data)
 

@@ -1,4 +1,4 @@
-"""Tokens that are known by their shape, although no variable holds them: of git hosts, clouds, model vendors and
+"""Secrets recognised by their shape, even if no variable holds them: tokens of git hosts, clouds, model vendors and
 package indexes, JSON web tokens, and private keys. Found without `re`, which the path of a run does not import."""
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ _WORD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _TOKEN = _WORD + b"_-"
 _DOTTED = _TOKEN + b"."
 
-# how it begins, what follows, how much of that at least, and what it is replaced by
+# (how a token begins, the characters that may follow, how many at least, what replaces the token)
 _SHAPES: tuple[tuple[bytes, bytes, int, bytes], ...] = (
     *((begin, _WORD, 36, b"[github token]") for begin in (b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_")),
     (b"github_pat_", _TOKEN, 40, b"[github token]"),
@@ -28,10 +28,11 @@ _SHAPES: tuple[tuple[bytes, bytes, int, bytes], ...] = (
     (b"eyJ", _DOTTED, 40, b"[json web token]"),
 )
 _KEY, _KEY_LINE, _KEY_END = b"-----BEGIN ", b"PRIVATE KEY-----", b"-----END "
-_LONGEST = 1 << 14  # bytes: what goes on longer is not a token
+_LONGEST = 1 << 14  # bytes; anything longer is not a token
 
 
 def hide(data: bytes) -> bytes:
+    """The data with every token replaced."""
     for begin, follows, least, instead in _SHAPES:
         at = data.find(begin)
         while at >= 0:
@@ -65,7 +66,7 @@ def unfinished(data: bytes) -> int:
 
 
 def _size(data: bytes, at: int, begin: bytes, follows: bytes, least: int) -> int:
-    """How long the token at this place is; 0 if there is none."""
+    """The length of the token at `at`; 0 if there is none."""
     rest = data[at + len(begin) : at + _LONGEST]
     length = len(rest) - len(rest.lstrip(follows))
     if not _starts(data, at) or length < least:
@@ -75,7 +76,7 @@ def _size(data: bytes, at: int, begin: bytes, follows: bytes, least: int) -> int
 
 
 def _starts(data: bytes, at: int) -> bool:
-    """Does a word start here? Not at the sk- in task-."""
+    """Does a word start at `at`? The sk- in task- is not a token."""
     return not at or data[at - 1] not in _TOKEN
 
 

@@ -1,8 +1,8 @@
 """A tree of processes: find it, stop it, end it, prove it empty.
 
-On Linux the root of the tree is a subreaper: a process that forks twice or calls setsid comes back to it as a child, so
-"no children left" is proof by the kernel. Where there is no subreaper (macOS), and where the root itself was killed,
-the environment shows it: every process of a run carries its grant.
+On Linux the root of the tree is a subreaper: a process that forks twice or calls setsid becomes its child again, so "no
+children left" is proof by the kernel. Where there is no subreaper (macOS), or the root itself was killed, processes are
+found by their environment: every process of a run carries its grant.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ DRY_RUN = "NIGHTLATCH_DRY_RUN"  # set in every process that a dry-run starts
 
 _PR_SET_CHILD_SUBREAPER = 36
 
-own_programs: set[int] = set()  # pids of programs that this process itself runs, by system/program.py
-_SHORTEST = 16  # characters of a grant by which processes are found
+own_programs: set[int] = set()  # pids of the programs that this process runs by system/program.py
+_SHORTEST = 16  # characters: a shorter grant would be found in unrelated environments
 _ANSWER = 5.0  # seconds for own programs to end by themselves when the tree is ended
 
 
@@ -38,19 +38,19 @@ def become_subreaper() -> None:
 
 
 def strangers() -> set[int]:
-    """The children that this process has although it started none yet: those of a shell that called `exec`, as in
+    """The children that this process has before it started any: those of a shell that called `exec`, as in
     `server & exec nightlatch run …`. They are not part of the tree."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
-        return set()  # the usual case, for one system call
+        return set()  # the usual case, found by one system call
     except AttributeError:
         pass  # macOS has no waitid in Python before 3.13
     return {pid for pid, parent in process.parents().items() if parent == os.getpid()}
 
 
 def descendants(root: int, spared: Collection[int] = ()) -> set[int]:
-    """Every process below `root`, by parent pids, without those `spared` and what is below them."""
+    """Every process below `root`, by parent pids, except those `spared` and the processes below them."""
     children: dict[int, list[int]] = {}
     for pid, parent in process.parents().items():
         children.setdefault(parent, []).append(pid)
@@ -73,7 +73,7 @@ def below_me(grant: str, spared: Collection[int] = ()) -> set[int]:
 
 
 def signal_all(pids: set[int], signum: int) -> set[int]:
-    """Signal descendants of this process: their pids cannot be reused before it has reaped them."""
+    """Signal descendants of this process, whose pids cannot be reused before it reaps them; returns those reached."""
     reached = set()
     for pid in pids:
         try:
@@ -106,7 +106,8 @@ def kill_and_prove(grant: str, spared: set[int]) -> dict[int, int]:
         rest = below_me(grant, spared)
         signal_all(rest, signal.SIGKILL)
         clean = 0 if rest else clean + 1
-        # Beside spared children only looking is left. Twice: one look can miss a process that forks and ends meanwhile.
+        # With spared children the kernel's proof is not possible, so look at all processes instead. Twice: one look can
+        # miss a process that forks and ends meanwhile.
         if not rest and (childless or (spared and clean == 2)):
             return ended
         time.sleep(pause)  # a process in the middle of a system call dies when that returns
@@ -114,10 +115,10 @@ def kill_and_prove(grant: str, spared: set[int]) -> dict[int, int]:
 
 
 def kill_the_others(spared: set[int]) -> None:
-    """Kill everything below this process, but let its own programs (git pushing a renewal) end by themselves: killed,
-    they would leave lock files behind."""
+    """Kill everything below this process except its own programs (such as a git push for a renewal), and wait for these
+    to end by themselves: killed, they would leave lock files behind."""
     deadline = clock.now() + _ANSWER
-    # Usually there are none: then nothing is done here, since `kill_and_prove` looks at all processes anyway.
+    # Usually there are none, and nothing is done here: `kill_and_prove` follows and kills everything anyway.
     while own_programs and clock.now() < deadline:
         signal_all(descendants(os.getpid(), own_programs | spared), signal.SIGKILL)
         time.sleep(0.01)
@@ -131,7 +132,7 @@ def kill_since(before: set[int]) -> None:
 
 
 def reap_all() -> tuple[dict[int, int], bool]:
-    """Reap every child that has ended: ({pid: wait status}, no child is left)."""
+    """Reap every child that has ended: ({pid: wait status}, is no child left?)."""
     ended: dict[int, int] = {}
     while True:
         try:
@@ -151,21 +152,21 @@ def carriers(grant: str) -> list[tuple[int, int]]:
 class Look:
     """One look at every process of this machine, to find those that work under a grant.
 
-    A look takes time: a process that ended before it was examined may have started a child, and that another. So newer
-    processes are examined too, until none had ended before its turn: then none was missed.
+    A look takes time: a process that ends before it is examined may have started another. So newer processes are
+    examined too, until every listed one was still alive when it was examined: then none was missed.
     """
 
     def __init__(
         self, grant: str, since: int, *, locked: bool = False, stop: bool = False, patience: float = 5.0
     ) -> None:
-        """`since`: the holder's start; none of its processes is older. `locked`: those that have the lock which the
-        tree inherits count too. `stop` each that is found: a process that is stopped cannot fork."""
+        """`since`: the holder's start time; none of its processes is older. `locked`: also find processes that have the
+        lock which the tree inherits. `stop`: stop each process found, so that it cannot fork."""
         self._grant, self._since, self._locked, self._stop = grant, since, locked, stop
         self.found: list[tuple[int, int]] = []
         self.unreadable: list[int] = []  # processes of our user whose environment may not be read
         self.complete = False
         if len(grant) < _SHORTEST:
-            return  # so short a text would be found in unrelated environments
+            return
         deadline = time.monotonic() + patience
         seen: set[int] = set()
         while not self.complete and time.monotonic() < deadline:
@@ -173,12 +174,12 @@ class Look:
             seen.update(listed)
             self.complete = all([self._examine(pid) for pid in listed])
             if not self.complete:
-                # Examine the newest pids directly: listing all takes longer than a process needs to start the next.
+                # Examine the newest pids directly: a process can start the next one faster than all are listed.
                 newer = range(max(seen) + 1, process.newest() + 1)
                 seen.update([pid for pid in newer if self._examine(pid)])
 
     def _examine(self, pid: int) -> bool:
-        """False if it had ended before it could be examined."""
+        """Add the process to what was found, if it belongs there; False if it ended before it could be examined."""
         start = process.start_of(pid)
         if start is None or process.state_of(pid, start) in (process.GONE, process.ZOMBIE):
             return False
@@ -200,7 +201,7 @@ def sweep(grant: str, since: int, locked: Callable[[], bool] = bool, *, patience
     """Kill every process on this machine that carries the grant or, if `locked()`, has its lock; returns the last look.
     None is left if that look is complete, found none, and none was unreadable.
 
-    For the challenger of a holder that is gone, whose orphans the kernel gave to another parent.
+    For a challenger: the holder is gone, and its orphans have another parent now.
     """
     deadline = time.monotonic() + patience
     clean = 0

@@ -14,11 +14,11 @@ _NEITHER = "{} is neither file, folder nor link, and cannot be published"
 
 
 def copy(source: str | int, target: str) -> None:
-    """Copy the folder `source`, a path or an open one, to `target`, which must not exist, and flush every file and
-    folder.
+    """Copy the folder `source`, a path or an open descriptor, to `target`, which must not exist, and flush every file
+    and folder.
 
-    Modes are kept under the umask, times and symbolic links as they are. No link in it is followed, not even one that
-    is put there meanwhile. Raises UsageError for anything but a file, folder or link.
+    Modes are kept as far as the umask allows, times and symbolic links as they are. No link in `source` is followed,
+    not even one that is put there meanwhile. Raises UsageError for anything but a file, folder or link.
     """
     files: list[str] = []
     folders: list[tuple[str, os.stat_result]] = []
@@ -27,14 +27,14 @@ def copy(source: str | int, target: str) -> None:
         _copy_folder(fd, target, files, folders)
     finally:
         os.close(fd)
-    # In a second pass: the first flush writes out most of all files, which leaves little for the others.
+    # In a second pass: the first flush also writes out most of the other files, which makes their flush cheap.
     for path in files:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             durable.fsync(fd)
         finally:
             os.close(fd)
-    for path, status in reversed(folders):  # the inner ones first: making an entry changes the outer one's time
+    for path, status in reversed(folders):  # inner first: an outer one may lose the right to enter it
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fchmod(fd, stat.S_IMODE(os.fstat(fd).st_mode) & ~(0o700 & ~status.st_mode))
@@ -57,12 +57,12 @@ def remove(path: str) -> None:
                 durable.remove(entry.path)
         os.rmdir(path)
     except FileNotFoundError:
-        pass  # another process removes it too
+        pass  # another process is removing it too
 
 
 def _copy_folder(source: int, target: str, files: list[str], folders: list[tuple[str, os.stat_result]]) -> None:
     status = os.fstat(source)
-    os.mkdir(target, stat.S_IMODE(status.st_mode) | 0o700)  # the umask is the kernel's to apply
+    os.mkdir(target, stat.S_IMODE(status.st_mode) | 0o700)  # the kernel applies the umask
     folders.append((target, status))
     for entry in sorted(os.scandir(source), key=lambda entry: entry.name):
         to = os.path.join(target, entry.name)
@@ -82,7 +82,7 @@ def _copy_folder(source: int, target: str, files: list[str], folders: list[tuple
 
 
 def _copy_file(name: str, folder: int, target: str) -> bool:
-    """True if it is flushed already: a file that may not be read could not be opened for that later."""
+    """Copy a file. True: it is flushed already, since without read permission it could not be opened for that later."""
     reader = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     try:
         status = os.fstat(reader)

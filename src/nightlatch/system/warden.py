@@ -3,9 +3,9 @@
     supervisor  →  warden  →  command and all it starts
     (lease)        (warden_process)
 
-It is forked before any thread exists, obeys only the pipe from its supervisor, and gets absolute times on the
-suspend-proof clock. When those pass without an order, or the supervisor is gone (end of file), it ends the tree, proves
-it empty, and only then exits; that frees the lifetime lock. The supervisor knows the times too: it wakes a warden that
+The warden is forked before any thread exists, obeys only the pipe from its supervisor, and gets absolute times on the
+suspend-proof clock. When one passes without an order, or the supervisor is gone (end of file), it ends the tree, proves
+it empty, and only then exits, which frees the lifetime lock. The supervisor knows the times too: it wakes a warden that
 is stopped, or kills it and does its work. A parent-death signal would not do: it does not reach grandchildren, and it
 fires when the *thread* that started the child ends.
 """
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
 __all__ = ["LEFTOVERS", "LOST", "OVERDUE", "SIGNALLED", "TIMED_OUT", "Warden"]
 
-_ANSWER = 3.0  # seconds that a warden may take longer than it should before its supervisor does its work
+_ANSWER = 3.0  # seconds that a warden may be late before its supervisor does its work
 
 
 class Warden:
-    """The supervisor's side. Made before the first thread; `start` follows when the lease is held."""
+    """The supervisor's side. Create it before the first thread; call `start` when the lease is held."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class Warden:
         lifetime: Lifetime | None = None,
         deaf: bool = False,
     ) -> None:
-        """`streams`: the command's standard output and error, if not our own. `lifetime`: encloses the tree, so that it
-        can be proven gone if we are killed. `deaf`: start the command with END_SIGNALS blocked; it unblocks them when
-        its handlers are installed."""
+        """`streams`: the command's standard output and error, if not our own. `lifetime`: has the tree inherit a lock,
+        by which it can be proven gone if we are killed. `deaf`: start the command with END_SIGNALS blocked; it unblocks
+        them when its handlers are installed."""
         self._strangers, self._lifetime = tree.strangers(), lifetime
         tree.become_subreaper()  # the children of a killed warden come to us
         orders_in, self._orders = os.pipe()
@@ -72,10 +72,10 @@ class Warden:
         self._child = 0
         self._grace = 0.0
         self._due: dict[str, tuple[float, float]] = {}  # why the tree must end → when, and how long that may take
-        self._noticed: dict[str, float] = {}  # when we noticed that this time has come: the machine may have slept
+        self._noticed: dict[str, float] = {}  # why → when we saw that its time had come; later if the machine slept
         self._statuses: dict[int, int] = {}
         self._dismissed = False
-        # Blocked meanwhile: a Ctrl-C would be lost in the hooks of the fork, or end a warden that is not ready.
+        # Blocked during the fork: a Ctrl-C would be lost in Python's fork hooks, or end a warden that is not ready.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
         self.pid = os.fork()
         if self.pid == 0:
@@ -92,26 +92,26 @@ class Warden:
     # ── orders ──
 
     def keep(self, tenure: Tenure) -> None:
-        """Until when the lease is certain: at these times the warden freezes and ends the tree unless it is renewed."""
+        """Renew the times at which the warden freezes and ends the tree."""
         self._order("tenure", tenure.freeze_at, tenure.end_at, tenure.deadline)
 
     def ask_to_end(self, why: str, grace: float, signum: int = signal.SIGTERM) -> None:
-        # After a lost lease another may have it when the grace is over: there is no time to wait for the warden.
+        # When a lost lease's grace is over, another may hold it: there is no time to wait for the warden.
         self._expect(why, clock.now(), grace + (_ANSWER if why != LOST else 0.0))
         self._order("end", why, grace, int(signum))
 
     def limit(self, at: float) -> None:
-        """The run's deadline: kept by the warden, so that it holds even if the supervisor hangs."""
+        """Set the run's deadline. The warden keeps it, so it holds even if the supervisor hangs."""
         self._expect(TIMED_OUT, at, self._grace + _ANSWER)
         self._order("limit", at)
 
     def bound(self, at: float) -> None:
-        """The deadline of what the command is doing right now; inf when that is done. Kept as `limit` is."""
+        """Set the deadline for what the command is doing right now; inf when that is done. Kept as `limit` is."""
         self._expect(OVERDUE, at, _ANSWER)
         self._order("bound", at)
 
     def beside(self, beside: bool) -> None:
-        """Does the supervisor itself run programs under the grant? They must not outlive it either."""
+        """Say whether the supervisor itself runs programs under the grant, which must not outlive it either."""
         self._order("beside", beside)
 
     def pass_on(self, signum: int) -> None:
@@ -122,9 +122,9 @@ class Warden:
         try:
             send(self._orders, *order)
         except BrokenPipeError:
-            pass  # it is gone; `report` returns that
+            pass  # the warden is gone; `report` returns that
         except BlockingIOError:
-            pass  # it was stopped for so long that the pipe is full; `report` keeps the deadlines itself
+            pass  # the warden was stopped for so long that the pipe is full; `report` keeps the deadlines instead
 
     def start(self, argv: list[str], env: dict[str, str], *, cwd: str = "", grace: float) -> None:
         self._grace = grace
@@ -132,9 +132,9 @@ class Warden:
             self._expect(TIMED_OUT, self._due[TIMED_OUT][0], grace + _ANSWER)
         self._order("start", cwd, grace)
         try:
-            send(self._command, argv, env)  # long, so in a separate pipe: a renewal could get in between
+            send(self._command, argv, env)  # a separate pipe: a renewal could get into the middle of a long write
         except BrokenPipeError:
-            pass  # as above
+            pass  # the warden is gone; `report` returns that
 
     # ── reports ──
 
@@ -143,24 +143,24 @@ class Warden:
         return self._reports
 
     def report(self, seconds: float = 0.0) -> Report | None:
-        """The next report, or None if there is none yet. Call it about once a second, and not after the last one. If
-        the warden does not end the tree in time, this does, and returns the report that the warden owed."""
+        """The next report, or None if there is none within `seconds`. Call it about once a second, and not after the
+        last report. If the warden does not end the tree in time, this does, and returns the warden's overdue report."""
         if self._answers.poll(seconds * 1000):
             received = receive(self._reports)
             report: Report = KINDS[received[0]](**received[1]) if received else WardenDied()
             if isinstance(report, Started):
                 self._child = report.pid
             elif isinstance(report, WardenDied):
-                self.dismiss()  # ends what it left behind
+                self.dismiss()  # ends what the warden left behind
             return report
-        why = self._silent()
+        why = self._overdue()
         if not why:
             return None
         self.dismiss()
         # Without a report it is not known whether the command was started.
         return Ended(status=self._statuses.get(self._child), why=why) if self._child else WardenDied()
 
-    def _silent(self) -> str:
+    def _overdue(self) -> str:
         """Why the tree should have ended by now, if the warden has not ended it; "" if nothing is overdue.
 
         Wakes a stopped warden as soon as it has something to do.
@@ -181,7 +181,7 @@ class Warden:
             self._noticed.pop(why, None)
 
     def dismiss(self) -> None:
-        """Kill it, and what it left behind if it was killed before. After its last report nothing is left."""
+        """Kill the warden, and what it left behind if it was killed before. After its last report nothing is left."""
         if self._dismissed:
             return
         self._dismissed = True  # the pipe stays open: the keeper's thread may be about to send an order
@@ -189,7 +189,8 @@ class Warden:
         os.waitpid(self.pid, 0)
         tree.kill_the_others(self._strangers)
         if self._strangers and self._lifetime:
-            # A look at all processes can miss one that forks all the time, and beside strangers that is all we have.
+            # With strangers among our children, `kill_and_prove` only looks at processes, and may miss one that keeps
+            # forking.
             cgroup.end(self._lifetime.cgroup, _ANSWER)
         self._statuses = tree.kill_and_prove(self._grant, self._strangers)
 

@@ -1,5 +1,5 @@
-"""What a supervisor and its warden send each other through a pipe: orders down; up, that the command has started, could
-not be started, or has ended, and why it was ended."""
+"""What a supervisor and its warden send each other through pipes. The supervisor sends orders; the warden reports that
+the command has started, could not be started, or has ended, and why it was ended."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FAILED, TIMED_OUT, OVERDUE = "failed", "timed-out", "overdue"
 
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # what people and systems send to end a command
 
-_HEADER = 4
-_FIRST_LINE = 256  # bytes of a script; the kernel reads as many
+_HEADER = 4  # bytes, with the length of the message
+_FIRST_LINE = 256  # bytes of a script's first line that the kernel reads
 
 
 @value(frozen=True, kw_only=True)
@@ -54,8 +54,8 @@ class NotStarted:
 
 
 def hint(command: str, number: int) -> str:
-    """What to do about the error `number` of executing `command`, seen from the folder where it was to run; "" if the
-    error says enough."""
+    """What to do about the errno `number` of executing `command`; "" if the error says enough. Call it in the folder
+    where the command was to run."""
     if number == errno.ENOENT and "/" in command and os.path.isfile(command):
         return _missing_interpreter(command)
     program, _, arguments = command.partition(" ")
@@ -69,7 +69,7 @@ def hint(command: str, number: int) -> str:
 
 
 def _missing_interpreter(script: str) -> str:
-    """The file exists, so what does not is the program that its first line names."""
+    """The hint for a script that exists: the program that its first line names does not."""
     try:
         with open(script, "rb") as file:
             first = file.read(_FIRST_LINE).partition(b"\n")[0]
@@ -88,20 +88,20 @@ class Ended:
     """Nothing of the work is left: its tree is proven empty."""
 
     status: int | None = 0  # as `wait` returns it; None if unknown
-    why: str = ""  # why it was ended (system/warden_messages.py); "" if it ended by itself
+    why: str = ""  # one of the reasons above; "" if it ended by itself
     left: int = 0  # how many processes the command left behind
     started: bool = True
 
     @property
     def signal(self) -> int:
-        """The one that ended it; 0 if it exited."""
+        """The signal that ended it; 0 if it exited."""
         if self.status is None:
             return int(signal.SIGKILL if self.started else signal.SIGTERM)
         return os.WTERMSIG(self.status) if os.WIFSIGNALED(self.status) else 0
 
     @property
     def exit_code(self) -> int:
-        """As a shell shows it: 128 + N if signal N ended it."""
+        """The exit code as a shell shows it: 128 + N if signal N ended it."""
         return 128 + self.signal if self.signal else os.waitstatus_to_exitcode(self.status or 0)
 
     @property

@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
     from .lifetime import Lifetime
 
-_IGNORED = (*END_SIGNALS, signal.SIGQUIT, signal.SIGTTOU)  # for the command, not for the warden
+_IGNORED = (*END_SIGNALS, signal.SIGQUIT, signal.SIGTTOU)  # meant for the command, not for the warden
 
 
 def _group_of_command() -> int:
     """The process group for the command: at a terminal the supervisor's, so that Ctrl-C and job control reach it;
     otherwise 0, a new one.
 
-    Without a terminal (cron, setsid, CI) only the command would keep the supervisor's group from being orphaned: when
-    it ends, the kernel sends SIGHUP and SIGCONT to the whole group if one process in it is stopped.
+    Without a terminal (cron, setsid, CI) the command alone would keep the supervisor's group from being orphaned. When
+    it ended, the kernel would send SIGHUP and SIGCONT to the whole group if a process in it is stopped.
     """
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
@@ -68,7 +68,7 @@ class WardenProcess:
         self.started = False
         self.status: int | None = None
         self.frozen: set[int] = set()
-        self.signalled: set[int] = set()  # pids that have got the signal to end
+        self.signalled: set[int] = set()  # pids that were sent `signum`
         self.signum = int(signal.SIGTERM)
         self.why = ""
         self.left = 0
@@ -98,7 +98,7 @@ class WardenProcess:
             os._exit(code)
 
     def _prepare(self) -> None:
-        # A separate group: Ctrl-C, Ctrl-Z and `kill -- -GROUP` are meant for the command.
+        # A separate group, because Ctrl-C, Ctrl-Z and `kill -- -GROUP` are meant for the command.
         os.setpgid(0, 0)
         tree.become_subreaper()
         self.cgroup = self.lifetime.enclose() if self.lifetime else ""
@@ -108,7 +108,7 @@ class WardenProcess:
             self.clone = spawn
         for signum in _IGNORED:
             if signal.signal(signum, signal.SIG_IGN) != signal.SIG_IGN:
-                self.defaults.append(signum)  # the command gets it back; what nohup ignores stays ignored
+                self.defaults.append(signum)  # reset for the command; what nohup ignores stays ignored
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
         wake_in, wake_out = os.pipe()
         os.set_blocking(wake_in, False)
@@ -154,7 +154,7 @@ class WardenProcess:
             self._signal_tree()
 
     def _finished(self) -> bool:
-        """Reap; True when there was a tree and it is proven empty."""
+        """Reap children; True when there was a tree, or something ended it, and it is proven empty."""
         ended, empty = ({}, True) if self.child == -1 else tree.reap_all()
         if self.child > 0 and self.child in ended:
             self.status = ended[self.child]
@@ -164,7 +164,7 @@ class WardenProcess:
         return empty and (self.child != 0 or self.why != "")
 
     def _end(self, why: str, *, grace: float, signum: int = signal.SIGTERM) -> None:
-        """Send the signal to end, and kill when the grace is over. A second call can only shorten the grace."""
+        """Signal the tree to end, and kill it when the grace is over. A second call can only shorten the grace."""
         self.why = self.why or why
         self.freeze_at = self.end_at = self.limit_at = float("inf")
         if grace > 0 and self.kill_at == float("inf"):
@@ -209,7 +209,7 @@ class WardenProcess:
         command: Any = receive(self.command)
         self._keep_time()  # a warden that was stopped past its deadline must start nothing
         if self.why or not command:
-            return  # no command: the supervisor is gone, and the orders end next
+            return  # no command: the supervisor is gone, and the next read of orders shows it
         try:
             if cwd:
                 os.chdir(cwd)
@@ -235,7 +235,7 @@ class WardenProcess:
         denied: OSError | None = None
         for path in places:
             if not os.path.exists(path):
-                continue  # checked first, since a spawn that fails costs a fork
+                continue  # checked first, since a failed spawn costs a fork
             try:
                 return self._spawn_file(path, argv, env)
             except PermissionError as error:
@@ -265,8 +265,8 @@ class WardenProcess:
         )
 
     def _move_in(self) -> None:
-        """Move this process into the cgroup, with everything that it starts from now on. If it was empty for a day,
-        another run has removed it: then it is made again."""
+        """Move this process into the cgroup, with everything that it starts from now on. A cgroup that was empty for a
+        day may have been removed by another run: then make it again."""
         if self.lifetime and not cgroup.join(self.cgroup):
             again = cgroup.make(self.lifetime.grant)
             if again != self.cgroup or not cgroup.join(again):

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
 _LOCAL = "/etc/localtime"
-_looked_up: dict[str, tuple[float, str]] = {}  # by TZ
-_DATABASE = "zoneinfo/"  # the folder that names of zones are files in
+_looked_up: dict[str, tuple[float, str]] = {}  # TZ → when it was looked up, and the zone's name
+_DATABASE = "zoneinfo/"  # the folder with a file for each named zone
 
 
 def name() -> str:
-    """This machine's zone as another machine can find it: by its name, or as an offset such as +02:00."""
+    """This machine's zone in a form that other machines understand: its name, or an offset such as +02:00."""
     named = os.environ.get("TZ", "").lstrip(":") or _LOCAL
     path = os.path.realpath(named) if os.path.isabs(named) else f"{_DATABASE}{named}"
     _, found, known = path.partition(_DATABASE)
@@ -32,7 +32,7 @@ def name() -> str:
 
 
 def day(name: str, ms: int) -> str:
-    """The day of a moment in a zone, as in 2026-07-31; zones are loaded only if it is not this machine's own."""
+    """The day of a moment in a zone, as in 2026-07-31. Only a zone other than this machine's needs `zoneinfo`."""
     seconds = ms / 1000
     if name == "UTC":
         shown = time.gmtime(seconds)
@@ -50,8 +50,8 @@ def day(name: str, ms: int) -> str:
 
 
 def _own() -> str:
-    """The name of the zone that the C library goes by; "" if that is not sure. It is looked up once a second at most:
-    a year of runs asks for each of its days."""
+    """The name of the zone that the C library uses; "" if that is not certain. Looked up at most once a second, since a
+    report on a year of runs asks for each day."""
     now, named = time.monotonic(), os.environ.get("TZ", "")
     if now - _looked_up.get(named, (-2.0, ""))[0] > 1.0:
         _looked_up[named] = now, _look_up()
@@ -66,7 +66,7 @@ def _look_up() -> str:
 
 
 def find(name: str = "") -> tzinfo:
-    """The named zone; without a name, the zone of TZ or of the machine's settings. TZ=:/etc/localtime is a file."""
+    """The named zone; without a name, that of TZ (a name, or a file as in :/etc/localtime) or else the machine's."""
     import zoneinfo
 
     name = name or os.environ.get("TZ", "").lstrip(":")

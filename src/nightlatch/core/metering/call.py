@@ -9,40 +9,40 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    Left = Mapping[str, int]  # unit → how much of it is left, in its parts; a unit without a cap is not in it
+    Left = Mapping[str, int]  # unit → how much is left under its caps, in parts of 1/scale; only units with a cap
 
-PREAMBLE = 2000  # tokens that a vendor may add to what it is sent
-AMPLE = 16_384  # tokens of output that a call should not be lowered below: an agent that is cut short calls again
+PREAMBLE = 2000  # tokens that a vendor may add to the input
+AMPLE = 16_384  # tokens of output; avoid lowering a call's limit below this: an agent that is cut short calls again
 LEAST = 1024  # tokens of output without which a call is not worth its input
-UNSTATED = 128_000  # tokens of output of a call that names no limit, for a model whose limit is not known
-SHARE = 4  # a call may hold a quarter of what is left for its output: its siblings need some too
+UNSTATED = 128_000  # tokens of output assumed for a call without a limit, of a model whose limit is not known
+SHARE = 4  # a call may hold a quarter of what is left for its output, since calls beside it need some too
 
-# If nobody saw the end of a reply, assume that it went on for as long as the call lasted, at this speed.
+# If the end of a reply was not seen, assume a burst, and then this speed for as long as the call lasted.
 SPEED = 1000  # tokens a second
 BURST = 2000  # tokens
 
 
 @value(frozen=True, kw_only=True)
 class Call:
-    """The most that a call can come to, as far as its body shows. Rates are billionths for a million tokens."""
+    """The most that a call can use, as far as its body shows. Rates are billionths of a dollar for a million tokens."""
 
     input: int  # tokens
     input_rate: int
-    output: int | None  # tokens of output it asks for; None: it names no limit
+    output: int | None  # the limit that it names, in tokens of output; None: it names none
     output_rate: int
-    lowest: int = LEAST  # tokens below which its output cannot be lowered: a thinking budget needs more
-    highest: int = UNSTATED  # tokens of output that are possible at all
+    lowest: int = LEAST  # tokens below which its output cannot be lowered; higher with a thinking budget
+    highest: int = UNSTATED  # the most tokens of output that are possible
     times: int = 1  # answers to one request
-    fee: int = 0  # billionths, for tools that the vendor runs and for calls with a price
+    fee: int = 0  # billionths, for tools that the vendor runs and for calls with a fixed price
     extra: int = 0  # tokens that such tools may read, counted as input
-    counted: bool = False  # the input is by the vendor's own count, not by the size of the body
+    counted: bool = False  # `input` is the vendor's count, not an estimate from the size of the body
 
     @property
     def wanted(self) -> int:
         return self.highest if self.output is None else min(self.output, self.highest)
 
     def bound(self, output: int) -> dict[str, int]:
-        """The most it uses of each unit, with its output limited to so many tokens."""
+        """The most it uses of each unit if its output is limited to `output` tokens."""
         return {
             "usd": self.fixed + rounded_up(self.output_rate * output * self.times),
             "tokens": self.input + self.extra + output * self.times,
@@ -51,7 +51,7 @@ class Call:
 
     @property
     def fixed(self) -> int:
-        """Billionths that no limit of the output can lower."""
+        """Billionths for input and fees, which no limit on the output can lower."""
         return rounded_up(self.input_rate * (self.input + self.extra)) + self.fee
 
     def affordable(self, left: Left) -> int:
@@ -61,7 +61,7 @@ class Call:
             return -1
         if "tokens" in left:
             most = min(most, (left["tokens"] - self.input - self.extra) // self.times)
-        if "usd" in left and (self.fixed or self.output_rate):  # what costs nothing is never refused for money
+        if "usd" in left and (self.fixed or self.output_rate):  # a free call is never refused for money
             rest = left["usd"] - self.fixed
             if rest < 0:
                 return -1
@@ -70,7 +70,7 @@ class Call:
         return most
 
     def share(self, left: Left) -> int:
-        """Tokens of output that the share of one call can pay."""
+        """Tokens of output that one call's share of what is left can pay for."""
         most = self.highest
         if "tokens" in left:
             most = min(most, left["tokens"] // SHARE // self.times)
@@ -80,19 +80,19 @@ class Call:
 
 
 def fit(call: Call, left: Left) -> int | None:
-    """The output to hold for a call; None if it does not fit into what is left.
+    """Tokens of output to hold for a call; None if it does not fit into what is left.
 
-    As it asks for; lowered to its share, but not below AMPLE while what is left can pay that.
+    As many as it wants, lowered to its share, but not below AMPLE if what is left can pay for that.
     """
-    can = call.affordable(left)
-    if can < min(call.wanted, call.lowest) or can < 0:
+    affordable = call.affordable(left)
+    if affordable < min(call.wanted, call.lowest) or affordable < 0:
         return None
-    decent = min(can, max(AMPLE, call.lowest))
-    return min(call.wanted, can, max(call.share(left), decent))
+    ample = min(affordable, max(AMPLE, call.lowest))
+    return min(call.wanted, affordable, max(call.share(left), ample))
 
 
 def unlowered(call: Call, left: Left) -> dict[str, int] | None:
-    """What to hold for a call that fits as it is; None if it does not, or has to be lowered."""
+    """What to hold for a call that fits with the output it wants; None if it does not, or has to be lowered."""
     wanted = call.wanted
     bound = call.bound(wanted)
     for unit, rest in left.items():
@@ -106,9 +106,9 @@ def is_lowered(call: Call, output: int) -> bool:
 
 
 def in_doubt(*, fixed: int, output_rate: int, output: int, most: int, seconds: float, known: int | None = None) -> int:
-    """Billionths that a call may have cost after so many seconds, if nobody saw the end of its reply.
+    """Billionths that a call of `seconds` may have cost, if the end of its reply was not seen.
 
-    `fixed`: for its input and fees; `known`: for its input, if the vendor reported that; `most`: what was held.
+    `fixed`: for its input and fees; `known`: used instead, if the vendor has reported its input; `most`: what was held.
     """
     answered = int(min(output, BURST + SPEED * max(seconds, 0.0)))
     return min((fixed if known is None else known) + rounded_up(output_rate * answered), most)

@@ -8,19 +8,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    Rate = tuple[tuple[int, int], ...]  # (above so many tokens of input, the rate), the lowest first
+    Rate = tuple[tuple[int, int], ...]  # (tokens of input above which it applies, rate), the lowest number first
 
 MILLION = 10**6
 DOLLAR = 10**9  # billionths
 
-# Kinds of tokens, as usage rows name them, and what a model that has no rate for one charges instead.
+# Kinds of tokens and uses, as usage rows name them.
 INPUT, CACHE_READ, CACHE_WRITE, CACHE_WRITE_1H = "input", "cache_read", "cache_write", "cache_write_1h"
 INPUT_AUDIO, INPUT_IMAGE, INPUT_VIDEO, CACHE_AUDIO = "input_audio", "input_image", "input_video", "cache_audio"
 OUTPUT, OUTPUT_AUDIO, OUTPUT_IMAGE, OUTPUT_VIDEO = "output", "output_audio", "output_image", "output_video"
 WEB_SEARCH, FILE_SEARCH = "web_search", "file_search"  # uses, not tokens
 CALL = "call"  # a call at a stated price
 
-INSTEAD = {
+INSTEAD = {  # a kind → the kind whose rate applies to a model that has no rate for it
     CACHE_READ: INPUT,
     CACHE_WRITE: INPUT,
     CACHE_WRITE_1H: CACHE_WRITE,
@@ -44,10 +44,10 @@ class Price:
     model: str
     rates: Mapping[str, Rate]
     window: int = 0  # tokens that fit into its context; 0: not known
-    listed: str = ""  # since when, or by whom: for people
+    listed: str = ""  # since when, or where the price is from: for people
 
     def rate(self, kind: str, input_tokens: int = 0) -> int:
-        """Billionths for a million of a kind, in a call with so many tokens of input."""
+        """Billionths for a million of a kind, in a call with `input_tokens`."""
         found = self.rates.get(kind)
         if found is None:
             return self.rate(INSTEAD[kind], input_tokens) if kind in INSTEAD else 0
@@ -56,7 +56,7 @@ class Price:
         return next((rate for above, rate in reversed(found) if input_tokens > above or not above), found[0][1])
 
     def dearest(self, *kinds: str) -> int:
-        """The highest rate that any amount of any of these kinds can have."""
+        """The highest rate of these kinds, whatever the amount of input."""
         return max(rate for kind in kinds for _, rate in self._tiers(kind))
 
     def _tiers(self, kind: str) -> Rate:
@@ -66,7 +66,7 @@ class Price:
         return found
 
     def cost(self, counts: Mapping[str, int]) -> dict[str, int]:
-        """Billionths for each kind of which there is any, each rounded to the nearest, so that they add up."""
+        """Kind → billionths, for each kind that was used; each rounded, so that shown costs add up to their total."""
         found = {}
         for kind, count in counts.items():
             if count:
@@ -85,10 +85,10 @@ def _input(counts: Mapping[str, int]) -> int:
 
 
 def tokens(counts: Mapping[str, int]) -> int:
-    """How many tokens there are among what was counted."""
+    """How many tokens were counted; uses of tools are not tokens."""
     return sum(count for kind, count in counts.items() if kind not in USES)
 
 
 def rounded_up(amount: int) -> int:
-    """A product of a rate and a number, in whole billionths, rounded up."""
+    """Billionths from `amount`, a rate for a million times a number; rounded up."""
     return -(-amount // MILLION)
