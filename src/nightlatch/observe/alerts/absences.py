@@ -1,8 +1,8 @@
 """Alerts about what has not happened, which no journal entry shows: a run whose holder is gone, a try or a slot that
 was not begun, an approval that was not given.
 
-An alert's id is made from what is missing. It is sent only if two looks a minute apart find the same thing missing,
-so that nothing is sent between a holder's death and the takeover.
+An alert's id is made from what is missing. The alert is sent only if two looks a minute apart find the same thing
+missing, so that nothing is sent between a holder's death and the takeover.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _missing(reader: StoreReader) -> dict[tuple[str, str], tuple[str, str]]:
 
 
 def _waited_long(run: RunRow) -> bool:
-    """Was the approval requested long ago? A request that expires within two hours has only just sent its own alert."""
+    """Was the approval requested long before it expires? Otherwise the alert about the request is still recent."""
     return run.held is not None and run.held - run.changed > 2 * _SOON
 
 
@@ -89,7 +89,7 @@ def _judged(
             judged.problems.append(seen)
     for subject in gone:
         before = problems.get(subject)
-        if before and before.reported and before.rule != EXPIRES:  # a request that is decided or expired is no recovery
+        if before and before.reported and before.rule != EXPIRES:  # a decided or expired request did not recover
             id_ = f"{job_chain(job)}:{subject}:{RECOVERED}"
             judged.alerts += alerts(settings, id_, RECOVERED, job, now, run=before.run)
         if before:

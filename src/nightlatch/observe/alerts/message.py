@@ -40,7 +40,7 @@ class ShownAlert:
     last_line: str = ""
     command: str = ""  # to type
     page: str = ""
-    head: str = ""  # of the run's chain: a copy of it outside the store
+    head: str = ""  # of the run's chain, so that a copy is kept outside the store
 
 
 @value(frozen=True, kw_only=True)

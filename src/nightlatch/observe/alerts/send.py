@@ -44,7 +44,7 @@ class Sender:
         for transport in self.settings.transports:
             moved |= bool(self._ledger.outbox.compose(transport, self._ready))
         for message in self._ledger.outbox.waiting():
-            if message.transport in self.settings.transports:  # the others may be settings of another machine
+            if message.transport in self.settings.transports:  # another machine may have settings for the others
                 claimed = self._ledger.outbox.claim(message.id, self._me, _CLAIM)
                 if claimed:
                     self._try(claimed)
