@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from nightlatch.cli.main import COMMANDS
+from nightlatch.system import preload
 from tests.support.programs import environment
 
 SOURCE = Path(__file__).parents[2] / "src" / "nightlatch"
@@ -225,6 +227,48 @@ def test_the_path_of_lock_and_run_imports_nothing_heavy(command, sqlite_url):
         env=environment(sqlite_url), text=True, capture_output=True, check=True,
     )  # fmt: skip
     assert shown.stdout.strip() == "0 []", shown.stdout + shown.stderr
+
+
+@pytest.mark.parametrize("command", preload.MODULES)
+def test_the_lists_of_what_lock_and_run_load_are_right(command, sqlite_url):
+    imported_by(command, sqlite_url)  # the first call makes the store
+    needed, listed = imported_by(command, sqlite_url), listed_for(command)
+    assert (needed - listed, listed - needed) == (set(), set())
+    assert imported_by(command, sqlite_url, f"preload.begin({command!r})") == set(), "a list is out of order"
+
+
+def imported_by(command: str, store: str, begin: str = "") -> set[str]:
+    """Which modules of ours `import` looks for, after those of the command line itself and before the work starts."""
+    program = (
+        "import sys\nfrom nightlatch.cli.main import preload, run\nasked = []\n"
+        "class Spy:\n    def find_spec(name, *_): asked.append(name)\n"
+        f"sys.meta_path.insert(0, Spy)\n{begin}\n"
+        f"assert run([{command!r}, 'x', '--', 'true']) == 0\nprint(*asked)"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", program], env=environment(store), text=True, capture_output=True, check=True
+    )
+    before, _, _ = shown.stdout.partition("nightlatch.ledger.tally")  # the first that is loaded while the command works
+    return {name.removeprefix("nightlatch.") for name in before.split() if name.startswith("nightlatch.")}
+
+
+def listed_for(command: str) -> set[str]:
+    lines = [line.split(":") for part in preload.MODULES[command].values() for line in part.split("\n") if line]
+    parts = [folder.split(".") for folder, _ in lines]
+    folders = {".".join(folder[: depth + 1]) for folder in parts for depth in range(len(folder))}
+    loaded_before = {"cli", "core", "system"}
+    return folders.union(*({f"{folder}.{name}" for name in names.split()} for folder, names in lines)) - loaded_before
+
+
+def test_a_module_that_cannot_be_preloaded_is_left_to_import(tmp_path):
+    """As from a zip archive, which has no files of its own."""
+    archive = shutil.make_archive(str(tmp_path / "package"), "zip", SOURCE.parent)
+    program = (
+        f"import sys; sys.path.insert(0, {archive!r})\nfrom nightlatch.system import preload\npreload.begin('lock')\n"
+        "import nightlatch.cli.lock as loaded\nprint(loaded.__file__)"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, check=True)
+    assert shown.stdout.startswith(archive)
 
 
 def test_the_driver_of_an_agent_launches_with_nothing_heavy():

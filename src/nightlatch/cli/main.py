@@ -8,11 +8,12 @@ import sys
 
 from .. import exits
 from ..errors import BadConfig, Error, Stop
-from ..system import finder, printing
+from ..system import preload, printing
 from ..system.light import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
 
 # command → what it does, in the order of the help
@@ -94,13 +95,12 @@ _EXAMPLES = """\
 def main(argv: list[str] | None = None) -> NoReturn:
     """The console script. Ends by os._exit: interpreter shutdown takes time and has nothing left to do."""
     gc.set_threshold(_GC_THRESHOLD)
-    finder.install()
     # We inherit it if the caller ignores SIGCHLD: the kernel would then discard exit codes, and reuse the pids of
     # our children before we know that they ended.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _open_standard_fds()
     printing.install()
-    code = _run(sys.argv[1:] if argv is None else argv)
+    code = _run(sys.argv[1:] if argv is None else argv, begin=preload.begin)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -130,9 +130,10 @@ def run(argv: list[str]) -> int:
         sys.stdout, sys.stderr = streams
 
 
-def _run(argv: list[str]) -> int:
+def _run(argv: list[str], begin: Callable[[str], None] = lambda _: None) -> int:
+    """`begin` gets the command's name before its module is imported."""
     try:
-        return _dispatch(argv)
+        return _dispatch(argv, begin)
     except (Error, Stop) as error:
         from ..core.printable import printable
 
@@ -165,11 +166,12 @@ def _run(argv: list[str]) -> int:
         return exits.OURS
 
 
-def _dispatch(argv: list[str]) -> int:
+def _dispatch(argv: list[str], begin: Callable[[str], None]) -> int:
     options, command, rest = _split(argv)
     if command == "help":  # nightlatch help run
-        return _dispatch([*rest[:1], "--help"])
+        return _dispatch([*rest[:1], "--help"], lambda _: None)
     if command in COMMANDS:
+        begin(command)
         module = __import__(f"{__package__}.{command}", fromlist=["main"])  # importlib itself takes a while to import
         return int(module.main([*options, *rest]))
     if command is None and options in (["--version"], ["-V"]):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from ..errors import UsageError
 from . import checks
-from .keys import key as derive
 from .model import check_name
 
 TYPE_CHECKING = False
@@ -89,6 +88,8 @@ def check_key(key: str) -> str:
 
 def lease_name(scope: str, key: str) -> str:
     """The lease that an effect is done under: a hash, since a key may hold characters that a lease name may not."""
+    from .keys import key as derive
+
     return f"once:{derive('effect', scope, key)[:32]}"
 
 
@@ -97,6 +98,8 @@ def idempotency_key(key: str, scope: str = STORE_WIDE) -> str:
 
     Never derived from a token or a grant: those change with every try, and a server that gets another key acts again.
     """
+    from .keys import key as derive
+
     return derive("idempotency", scope, key)
 
 

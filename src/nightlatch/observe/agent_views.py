@@ -1,4 +1,4 @@
-"""Agents at a vendor, as the ledger has them: for a list, for one run, and for what is left running."""
+"""Vendors' agents as this ledger knows them: all, those of one run, and those left running unwatched."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .reader import StoreReader
 @value(frozen=True, kw_only=True)
 class AgentView:
     row: AgentRow
-    run_status: str  # as a person should see it; "": the run is not in this ledger any more
+    run_status: str  # as shown; "": the run is no longer in this ledger
     elsewhere: bool = False  # another machine watches it
 
     @property
     def is_left(self) -> bool:
-        """Is it still at work, as far as is known, with nobody watching it?"""
+        """Is the agent, as far as we know, still at work, and nobody watches it?"""
         return self.row.ended is None and self.run_status not in statuses.OPEN and not self.elsewhere
 
     @property
@@ -32,7 +32,7 @@ class AgentView:
         return advice.to("agent", "cancel", self.row.handle)
 
     def facts(self) -> dict[str, object]:
-        """As JSON has it."""
+        """The fields of the JSON output."""
         row = self.row
         return {
             "version": 1,

@@ -22,11 +22,11 @@ _FIGURES: dict[str, Callable[[RunPoint], float]] = {
     "items": lambda point: float(point.items),
 }
 _OVERLAP = "overlap"
-_MOST, _FEWER = 400, 200  # runs that are looked at; fewer by a page, which shows only what lasts
-_SIDE = 12  # runs from which a level is computed
+_MOST, _FEWER = 400, 200  # newest runs examined: for all figures, and for a page, which needs only one figure
+_SIDE = 12  # runs on each side of a shift from which its level is computed
 _DAY = 86400.0
-_KEPT = 60.0  # seconds
-# Facts of an attempt's start that may change its cost, and their names.
+_KEPT = 60.0  # seconds before changes are looked for again
+# Facts of an attempt's start that may explain a change → their names for people.
 _FACTS = {
     "command": "command", "definition": "definition", "bounds": "bounds", "program": "program",
     "program_size": "size of the program", "program_time": "time of the program",
@@ -36,7 +36,7 @@ _FACTS = {
 
 @value(frozen=True, kw_only=True)
 class Difference:
-    """A fact that differs from the last usual run."""
+    """A fact in which a run differs from the last usual one."""
 
     fact: str
     before: str
@@ -48,10 +48,10 @@ class LevelChange:
     what: str  # usd, tokens, seconds, items, skipped
     shift: Shift
     differences: tuple[Difference, ...]
-    parts: dict[str, float]  # of the money: usd for each cause
+    parts: dict[str, float]  # cause → its part of a rise in cost, in USD
 
     def facts(self) -> dict[str, object]:
-        """As JSON has it."""
+        """The fields of the JSON output."""
         shift = self.shift
         return {
             "version": 1,
@@ -71,20 +71,20 @@ class LevelChange:
 @value(frozen=True, kw_only=True)
 class JobChanges:
     job: str
-    runs: int  # that were looked at
-    levels: dict[str, Levels]  # by what is measured, where there is something of it
+    runs: int  # examined
+    levels: dict[str, Levels]  # by figure, without figures that are always 0
     changes: tuple[LevelChange, ...]  # the newest first
 
     @property
     def current(self) -> list[LevelChange]:
-        """Those that last."""
+        """The changes that still last."""
         return [change for change in self.changes if change.shift == self.levels[change.what].current]
 
 
 def job_changes(reader: StoreReader, job: str, only: str = "") -> JobChanges:
-    """Of runs that succeeded only: a failed one takes less, which is not a new level. `only`: of this figure."""
-    known = ("changes", job, only, reader.ledger.history.length(job))
-    return reader.kept(known, _KEPT, lambda: _job_changes(reader, job, only))
+    """Changes among succeeded runs: a failed run uses less, which is not a new level. `only`: just this figure."""
+    memo_key = ("changes", job, only, reader.ledger.history.length(job))
+    return reader.kept(memo_key, _KEPT, lambda: _job_changes(reader, job, only))
 
 
 def _job_changes(reader: StoreReader, job: str, only: str) -> JobChanges:
@@ -115,7 +115,7 @@ def _job_changes(reader: StoreReader, job: str, only: str) -> JobChanges:
 
 
 def _skipped(reader: StoreReader, job: str, points: Sequence[RunPoint]) -> list[float]:
-    """For each run, the slots that were skipped for overlap since the one before."""
+    """For each run, how many slots were skipped for overlap since the run before it."""
     since = points[0].at if points else 0.0
     records = [one for one in reader.ledger.slots.of(job, since) if one.outcome == SKIPPED and one.reason == _OVERLAP]
     counts, left = [], records
@@ -141,7 +141,7 @@ def went_in(reader: StoreReader, run: str) -> dict[str, str]:
 
 
 def differences(before: dict[str, str], after: dict[str, str]) -> tuple[Difference, ...]:
-    """A replaced program is shown by its version if that is known; its size and time are then left out."""
+    """The facts that differ. Of a replaced program, its size and time are left out if its name or version differs."""
     names = [name for name in dict.fromkeys([*after, *before]) if before.get(name, "") != after.get(name, "")]
     if "version of the program" in names or "program" in names:
         names = [name for name in names if name not in ("size of the program", "time of the program")]

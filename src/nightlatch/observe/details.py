@@ -28,14 +28,14 @@ _LATER = 30 * 86400.0  # seconds after a run's last change in which an outline l
 @value(frozen=True, kw_only=True)
 class Details(RunView):
     attempts: tuple[Attempt, ...]
-    entries: tuple[Entry, ...]  # of the journal, refusals too; of a long one in outline
+    entries: tuple[Entry, ...]  # of the journal, with refusals; some are missing in an outline
     entries_in_all: int
     tail: tuple[str, ...]  # the last lines of its output, as they were printed
     items: dict[str, int]  # of a batch: how many in each status
     undecided_items: tuple[OpenDecision, ...]
     elsewhere: tuple[OpenDecision, ...]  # what other machines have left behind of the same job
     calls: tuple[tuple[str, str, str, Amounts], ...]  # to models: model, subagent, kind of token, what that used
-    refused_starts: tuple[RefusedStart, ...]  # of its job
+    refused_starts: tuple[RefusedStart, ...]  # of the run's job
     choices: tuple[Advice, ...]  # what may be typed about it, the likeliest first
 
     @property
@@ -45,7 +45,7 @@ class Details(RunView):
 
     @property
     def traceback(self) -> list[str]:
-        """Of the exception that the newest attempt of a Python job reported, line by line."""
+        """The lines of the traceback that the newest attempt of a Python job reported."""
         newest = max((number for number, entry in enumerate(self.entries) if entry.kind == kinds.STARTED), default=0)
         found = [entry.facts.get("traceback", "") for entry in self.entries[newest:] if entry.kind == kinds.EXCEPTION]
         return found[-1].splitlines() if found else []
@@ -59,7 +59,7 @@ class Details(RunView):
         return tuple(entry for entry in self.entries if entry.kind == kinds.REFUSED)
 
     def facts(self) -> dict[str, object]:
-        """As JSON has it."""
+        """The fields of the JSON output."""
         return {
             **super().facts(),
             "attempts": [attempt_facts(attempt) for attempt in self.attempts],
@@ -76,7 +76,7 @@ class Details(RunView):
 
 
 def details(reader: StoreReader, run: RunRow, *, in_outline: bool = False) -> Details:
-    """`in_outline`: of a long journal only what its end, its attempts and its sentence need."""
+    """`in_outline`: of a long journal, read only what the run's end, attempts and verdict need."""
     seen = view(reader, run)
     tail = kept_output.tail(kept_output.folder_of(reader.store.folder, run.id), _TAIL)
     items = reader.ledger.items.counts(run.job)
@@ -94,12 +94,12 @@ def details(reader: StoreReader, run: RunRow, *, in_outline: bool = False) -> De
         elsewhere=tuple(open_decisions.elsewhere(reader, run.job)),
         calls=() if in_outline else tuple(reader.ledger.history.calls_of(run.id)),
         refused_starts=tuple(reader.ledger.refused_starts.of(run.job)),
-        choices=(*choices(reader, run, seen.status), *_more(run)),
+        choices=(*choices(reader, run, seen.status), *_raise_budget(run)),
     )
 
 
-def _more(run: RunRow) -> tuple[Advice, ...]:
-    """If its budget is spent, a person may raise it."""
+def _raise_budget(run: RunRow) -> tuple[Advice, ...]:
+    """The command that raises the budget, if the run was ended by it."""
     return (advice.to("budget", run.id, "usd=5"),) if run.status == statuses.OVER_BUDGET else ()
 
 
@@ -110,23 +110,23 @@ def newest_plan(reader: StoreReader, job: str) -> Plan | None:
 
 
 def _journal(reader: StoreReader, run: RunRow) -> tuple[list[Entry], int]:
-    """Entries of the run, of its steps, and about the run on its job's chain; and how many there are."""
-    theirs = _about(run, reader.ledger.job_entries(run.job, _before(run)))
-    mine = [*reader.ledger.entries(run.id), *reader.ledger.step_log.entries(run.id)]
-    return sorted([*mine, *theirs], key=lambda entry: entry.at), len(mine) + len(theirs)
+    """Entries of the run and its steps, and those about the run on its job's chain; and how many there are."""
+    from_job = _about(run, reader.ledger.job_entries(run.job, _before(run)))
+    from_run = [*reader.ledger.entries(run.id), *reader.ledger.step_log.entries(run.id)]
+    return sorted([*from_run, *from_job], key=lambda entry: entry.at), len(from_run) + len(from_job)
 
 
 def _outline(reader: StoreReader, run: RunRow) -> tuple[list[Entry], int]:
-    """The same in a bounded number, however long the chains are."""
+    """Like `_journal`, but with a bounded number of entries; the count is of all."""
     rare = reader.ledger.history.rare(job=run.job, since=_before(run), until=run.changed + _LATER)
-    theirs = _about(run, rare)
+    from_job = _about(run, rare)
     steps, all_steps = reader.ledger.step_log.newest(run.id, _STEPS)
-    found = [*reader.ledger.history.outline(run.id), *steps, *theirs]
-    return sorted(found, key=lambda entry: entry.at), run.seq + all_steps + len(theirs)
+    found = [*reader.ledger.history.outline(run.id), *steps, *from_job]
+    return sorted(found, key=lambda entry: entry.at), run.seq + all_steps + len(from_job)
 
 
 def _before(run: RunRow) -> float:
-    """A second before it: the job's chain and the run's are stamped by two readings of the clock."""
+    """A second before the run was created: the job's chain and the run's are stamped by two readings of the clock."""
     return run.created - 1
 
 

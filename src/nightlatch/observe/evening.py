@@ -12,7 +12,7 @@ AT_LEAST = 4 * 3600.0  # until 02:00 it is still the night before
 
 
 def began(zone_name: str, now: float, at_least: float = AT_LEAST) -> float:
-    """The newest 22:00 that is `at_least` so many seconds ago."""
+    """The newest 22:00 that is at least `at_least` seconds ago."""
     begin = datetime.fromtimestamp(now, zone.find(zone_name)).replace(hour=HOUR, minute=0, second=0, microsecond=0)
     while begin.timestamp() > now - at_least:
         begin -= timedelta(days=1)

@@ -1,4 +1,4 @@
-"""The evidence for a job's promotion, and what is missing."""
+"""The conditions for promoting a job, and which of them are met."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ class Finding:
 
 
 def findings(reader: StoreReader, row: Row, job: Job) -> list[Finding]:
-    """Each condition of a promotion out of its stage, and whether it is met."""
+    """The conditions for promoting the job from its stage, and whether each is met."""
     stage = stages.of(row, job.stage)
     needed = stages.needed(stage, job.promote_after)
     runs = f"{row.clean} clean run{'' if row.clean == 1 else 's'} as {stage} with the current definition"
     found = [Finding(good=row.clean >= needed, sentence=f"{runs} ({needed} needed)")]
     undecided = [run for status in statuses.NEEDS_PERSON for run in reader.ledger.runs(job=row.job, status=status)]
     undecided_elsewhere = open_decisions.elsewhere(reader, row.job)
-    open_ = len(undecided) + len(undecided_elsewhere)
+    open_count = len(undecided) + len(undecided_elsewhere)
     found.append(
         Finding(
-            good=not open_, sentence=f"{open_ or 'no'} run{'' if open_ == 1 else 's'} in doubt or in need of attention"
+            good=not open_count,
+            sentence=f"{open_count or 'no'} run{'' if open_count == 1 else 's'} in doubt or in need of attention",
         )
     )
     refused = _refused(reader, row)
@@ -48,7 +49,7 @@ def findings(reader: StoreReader, row: Row, job: Job) -> list[Finding]:
 
 
 def is_due(reader: StoreReader, row: Row, job: Job) -> bool:
-    """May it be promoted now?"""
+    """May the job be promoted now?"""
     stage = stages.of(row, job.stage)
     if stage == stages.UNATTENDED or row.clean < stages.needed(stage, job.promote_after):
         return False
@@ -56,6 +57,6 @@ def is_due(reader: StoreReader, row: Row, job: Job) -> bool:
 
 
 def _refused(reader: StoreReader, row: Row) -> int:
-    """Stale writes that were refused since the job came to its stage."""
+    """How many stale writes were refused since the job entered its stage."""
     since = float(row.change["at"]) if row.change else None
     return sum(entry.kind == kinds.REFUSED for entry in reader.ledger.job_entries(row.job, since))

@@ -41,12 +41,12 @@ def span(seconds: float) -> str:
 
 
 def about(seconds: float) -> str:
-    """37m, 2m 9s: from ten minutes on without seconds."""
+    """37m, 2m 9s: without seconds from ten minutes on."""
     return span(seconds if seconds < 599.5 else round(seconds / 60) * 60)
 
 
 def times(factor: float) -> str:
-    """2.9 ×; from ten on without a fraction."""
+    """2.9 ×; without a fraction from ten on."""
     return f"{factor:.0f} ×" if factor >= 9.95 else f"{factor:.1f} ×"
 
 
@@ -55,12 +55,12 @@ def percent(share: float) -> str:
 
 
 def number_word(number: int) -> str:
-    """Five; 13 and more in digits."""
+    """five; 13 and above in digits."""
     return _NUMBERS[number] if 0 <= number < len(_NUMBERS) else count(number)
 
 
 def ordinal(number: int) -> str:
-    """second; 13th and more in digits."""
+    """second; 13th and above in digits."""
     if 0 <= number < len(_ORDINALS):
         return _ORDINALS[number]
     ending = "th" if 10 <= number % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")

@@ -23,15 +23,15 @@ class Unguarded:
 class GateView:
     url: str
     target: str  # as the user named it
-    missing: bool  # a path with nothing there
+    missing: bool  # the target is a path, and nothing exists there
     marks: dict[str, KeptMark]  # by lease
     tables: tuple[str, ...]
     unguarded: tuple[Unguarded, ...]
     refusals: tuple[Refusal, ...]  # the oldest first
-    fence: Advice  # how a gate without a mark gets one
+    fence: Advice  # the command that gives a gate its first mark
 
     def facts(self) -> dict[str, object]:
-        """As JSON has it."""
+        """The fields of the JSON output."""
         return {
             "version": 1,
             "gate": self.url,

@@ -1,4 +1,4 @@
-"""Leases as people see them: holder, expiry, and what was begun under one and has not ended."""
+"""Leases as people see them: holder, expiry, and the keys begun under each that have not ended."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class LeaseView:
     record: Record
     begun: tuple[BegunKey, ...]
     holder_gone: bool  # proven, which is only possible for processes of this machine
-    unproven: tuple[str, ...]  # processes of the holder before, not proven gone at its TTL
+    unproven: tuple[str, ...]  # the previous holder's processes that were not proven gone when its TTL was over
 
     @property
     def left_behind(self) -> int:
         return sum(one.resolve is not None for one in self.begun)
 
     def facts(self) -> dict[str, object]:
-        """As JSON has it."""
+        """The fields of the JSON output."""
         record = self.record
         return {
             "version": 1,
@@ -81,7 +81,7 @@ def _view(record: Record) -> LeaseView:
 
 
 def of_other_ledgers(store: Store, ledger: Ledger, since: float) -> list[Record]:
-    """Leases that were held since then by runs that this ledger does not have, the newest first."""
+    """Leases held after `since` by runs that are not in this ledger, the newest first."""
     found = []
     for record in store.records():
         newest = ledger.newest(record.name)

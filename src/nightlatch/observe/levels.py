@@ -17,13 +17,13 @@ FEWEST = 12  # runs before anything is called usual
 SETTLED = 30  # runs at a new level make it the usual one, without a person
 _WINDOW = 120  # runs from which the usual is computed
 _OFTEN = 4  # runs on a weekday before it has its own median
-_FAR = 2.8  # spreads from the level: a run beyond has left it
-_WILD = 6.0  # spreads of a single run
+_FAR = 2.8  # spreads; a run farther from the level than this has left it
+_WILD = 6.0  # spreads; a single run farther from the level than this is wild
 _LEAST = log(1.3)  # a smaller change is ignored
 _FLOOR = 0.04  # the least spread: even a constant series may move a little
 _ALIKE = 2.5  # spreads by which two runs of one level may differ
 _YOUNG = 8  # runs: with so few, the spread is doubled
-_NOTHING = 0.01  # of the usual: the least amount, since 0 has no logarithm
+_NOTHING = 0.01  # of the median amount; smaller amounts count as this, since 0 has no logarithm
 
 
 @value(frozen=True, kw_only=True)
@@ -38,13 +38,13 @@ class Point:
 class Shift:
     """A new level."""
 
-    first: Point  # of the new level
-    last_usual: Point  # before it
-    found: Point  # with this run it was certain
-    usual: float  # what a run took before
-    now: float  # what it takes since
-    over: Point | None = None  # the run that was back at the usual level; None: it lasts
-    settled: bool = False  # it has lasted so long, or was accepted: it is the usual level now
+    first: Point  # the first run at the new level
+    last_usual: Point  # the last run at the usual level before it
+    found: Point  # the run that made the shift certain
+    usual: float  # what a run took before the shift
+    now: float  # what a run takes since
+    over: Point | None = None  # the run that was back at the usual level; None: none was
+    settled: bool = False  # the new level is the usual one now: after SETTLED runs, or accepted by a person
 
     @property
     def factor(self) -> float:
@@ -67,17 +67,17 @@ class Wild:
 class Levels:
     shifts: tuple[Shift, ...] = ()  # the oldest first
     wild: tuple[Wild, ...] = ()
-    usual: float | None = None  # of the newest run's weekday; None: too few runs
+    usual: float | None = None  # what a run takes on the newest run's weekday; None: too few runs
 
     @property
     def current(self) -> Shift | None:
-        """The shift that the series is in; None: it is at its usual level."""
+        """The shift that still lasts; None: the series is at its usual level."""
         last = self.shifts[-1] if self.shifts else None
         return last if last and not last.over and not last.settled else None
 
 
 def levels(points: Sequence[Point], accepted: Iterable[float] = ()) -> Levels:
-    """All shifts of a series, in its order. `accepted`: times at which a person called the level the usual one."""
+    """The shifts and wild runs of a series. `accepted`: when a person accepted the level as the usual one."""
     return _Detector(points, sorted(accepted)).levels()
 
 
@@ -92,17 +92,17 @@ class _Usual:
         for index in self._window:
             by_day.setdefault(days[index], []).append(logs[index])
         self._by_day = by_day
-        spread = max(1.4826 * median(abs(self.rest(index)) for index in self._window), _FLOOR)
+        spread = max(1.4826 * median(abs(self.deviation(index)) for index in self._window), _FLOOR)
         self.spread = spread * (1 + _YOUNG / len(self._window))
 
-    def rest(self, index: int) -> float:
+    def deviation(self, index: int) -> float:
         """How far a run is from the usual level."""
-        here, levels = self._logs[index], self._of(self._days[index])
+        here, levels = self._logs[index], self._levels_of(self._days[index])
         return here - levels[0] if len(levels) == 1 else min([here - level for level in levels], key=abs)
 
-    def _of(self, day: int) -> tuple[float, ...]:
-        """A weekday that was seen too rarely gets the benefit of the doubt: the nearest level counts, of this weekday,
-        of weekends or working days, or of all days."""
+    def _levels_of(self, day: int) -> tuple[float, ...]:
+        """The levels that a run on this weekday may have, of which the nearest counts. A weekday with too few runs has
+        several: its own, that of all weekends or all working days, and that of all days."""
         if day not in self._levels:
             same = self._by_day.get(day, [])
             if len(same) < _OFTEN:
@@ -113,40 +113,41 @@ class _Usual:
                 self._levels[day] = (median(same),)
         return self._levels[day]
 
-    def left(self, rest: float) -> bool:
-        """Has a run so far from the level left it?"""
-        return abs(rest) > self._limit
+    def left(self, deviation: float) -> bool:
+        """Has a run with this deviation left the level?"""
+        return abs(deviation) > self._limit
 
     @property
     def _limit(self) -> float:
         return max(_FAR * self.spread, _LEAST)
 
-    def new_level(self, rests: Sequence[float]) -> float | None:
-        """The level that three runs in a row have moved to; None: they have not. All three left, or two left and agree,
-        while the third leans their way or is wild on the other side: two wild runs among usual ones are not a level."""
-        middle = sorted(rests)[1]
+    def new_level(self, deviations: Sequence[float]) -> float | None:
+        """How far from the usual the level is that three runs in a row have moved to; None: they have not. All three
+        must have left, or two that agree while the third leans their way or is wild on the other side: two wild runs
+        among usual ones are not a level."""
+        middle = sorted(deviations)[1]
         side = 1 if middle > 0 else -1
         if middle * side <= self._limit:
             return None
-        left = sorted(rest for rest in rests if rest * side > self._limit)
+        left = sorted(deviation for deviation in deviations if deviation * side > self._limit)
         if len(left) < 2:
             return None
         agree = len(left) == 3 or left[1] - left[0] <= max(_ALIKE * self.spread, _LEAST)
-        lean = all(rest * side > self._limit / 2 or -rest * side > self._limit for rest in rests)
+        lean = all(deviation * side > self._limit / 2 or -deviation * side > self._limit for deviation in deviations)
         return middle if agree and lean else None
 
 
 class _Detector:
     def __init__(self, points: Sequence[Point], accepted: list[float]) -> None:
         self._points, self._accepted = points, accepted
-        some = median(point.amount for point in points) if points else 0.0
-        smallest = (some or max((point.amount for point in points), default=0.0) or 1.0) * _NOTHING
+        middle = median(point.amount for point in points) if points else 0.0
+        smallest = (middle or max((point.amount for point in points), default=0.0) or 1.0) * _NOTHING
         self._logs = [log(max(point.amount, smallest)) for point in points]
         self._days = [point.weekday for point in points]
         self._at_level: list[int] = []  # indexes of the runs that make the usual level, and of those not judged yet
-        self._since: list[int] = []  # those since the newest shift began, while it lasts
-        self._before: _Usual | None = None  # the usual before that shift
-        self._known: tuple[int, _Usual] | None = None  # the usual of so many runs
+        self._since: list[int] = []  # indexes of the runs since a shift began that still lasts
+        self._before: _Usual | None = None  # the usual before that shift; None: no shift lasts
+        self._cached: tuple[int, _Usual] | None = None  # (number of runs, the usual of these)
         self._shifts: list[Shift] = []
         self._wild: list[Wild] = []
 
@@ -163,77 +164,77 @@ class _Detector:
         usual = None
         if len(self._at_level) >= FEWEST:
             last = len(self._points) - 1
-            usual = exp(self._logs[last] - (self._before or self._usual(self._at_level)).rest(last))
+            usual = exp(self._logs[last] - (self._before or self._usual(self._at_level)).deviation(last))
         return Levels(shifts=tuple(self._shifts), wild=tuple(self._wild), usual=usual)
 
     def _usual(self, indexes: Sequence[int]) -> _Usual:
         return _Usual(self._days, self._logs, indexes)
 
     def _watch(self, index: int) -> None:
-        """At the usual level: do the last three runs leave it?"""
+        """While at the usual level: have the last three runs left it?"""
         self._at_level.append(index)
         if len(self._at_level) < FEWEST + 3:
             return
         last, usual = self._at_level[-3:], self._recently_usual()
-        rests = [usual.rest(each) for each in last]
-        moved = usual.new_level(rests) is not None
-        if moved:  # by all runs before them, is it still so?
+        deviations = [usual.deviation(each) for each in last]
+        moved = usual.new_level(deviations) is not None
+        if moved:  # the cached usual may lack some runs: compare with that of all runs before these three
             usual = self._usual(self._at_level[:-3])
-            rests = [usual.rest(each) for each in last]
-            moved = usual.new_level(rests) is not None
+            deviations = [usual.deviation(each) for each in last]
+            moved = usual.new_level(deviations) is not None
         if moved:
-            self._begin(index, usual, median(rests))
-        elif abs(rests[0]) > max(_WILD * usual.spread, 2 * _LEAST) and not usual.left(rests[1]):
+            self._begin(index, usual, median(deviations))
+        elif abs(deviations[0]) > max(_WILD * usual.spread, 2 * _LEAST) and not usual.left(deviations[1]):
             wild = self._points[last[0]]
-            self._wild.append(Wild(point=wild, usual=exp(self._logs[last[0]] - rests[0])))
+            self._wild.append(Wild(point=wild, usual=exp(self._logs[last[0]] - deviations[0])))
 
     def _recently_usual(self) -> _Usual:
-        """Recomputed only after some runs: one more changes a median of many very little."""
+        """The usual before the last three runs. Not recomputed for each run: one more hardly moves the median."""
         runs = len(self._at_level) - 3
-        if not self._known or not 0 <= runs - self._known[0] <= runs // 20:
-            self._known = runs, self._usual(self._at_level[:-3])
-        return self._known[1]
+        if not self._cached or not 0 <= runs - self._cached[0] <= runs // 20:
+            self._cached = runs, self._usual(self._at_level[:-3])
+        return self._cached[1]
 
     def _begin(self, index: int, usual: _Usual, middle: float) -> None:
-        """The shift begins with the first run that is nearer to the new level than to the old; not with one before the
-        last three that is far above both, which was wild."""
+        """Begin a shift with the first run that is nearer to the new level than to the old one. A run before the last
+        three must also be close to the new level: otherwise it was wild."""
         last = self._at_level[-5:]
-        rests = [usual.rest(each) for each in last]
-        near = [abs(rest - middle) < min(abs(rest), _ALIKE * usual.spread) for rest in rests[:-3]]
-        near += [abs(rest - middle) < abs(rest) for rest in rests[-3:]]
+        deviations = [usual.deviation(each) for each in last]
+        near = [abs(deviation - middle) < min(abs(deviation), _ALIKE * usual.spread) for deviation in deviations[:-3]]
+        near += [abs(deviation - middle) < abs(deviation) for deviation in deviations[-3:]]
         first = near.index(True, -3)
         while first and near[first - 1]:
             first -= 1
         self._since = last[first:]
         del self._at_level[-len(self._since) :]
         self._before = self._usual(self._at_level)
-        self._shifts.append(self._made(self._before, self._points[index]))
+        self._shifts.append(self._shift(self._before, self._points[index]))
 
-    def _made(self, usual: _Usual, found: Point) -> Shift:
+    def _shift(self, usual: _Usual, found: Point) -> Shift:
         first = self._since[0]
-        old = self._logs[first] - usual.rest(first)
-        risen = median(usual.rest(each) for each in self._since)
-        before = next((each for each in reversed(self._at_level) if not usual.left(usual.rest(each))), first)
+        old = self._logs[first] - usual.deviation(first)
+        moved_by = median(usual.deviation(each) for each in self._since)
+        before = next((each for each in reversed(self._at_level) if not usual.left(usual.deviation(each))), first)
         return Shift(
             first=self._points[first], last_usual=self._points[before], found=found, usual=exp(old),
-            now=exp(old + risen),
+            now=exp(old + moved_by),
         )  # fmt: skip
 
     def _follow(self, index: int, usual: _Usual) -> None:
-        """In a shift: is it over, or has it lasted?"""
+        """While a shift lasts: is the series back, or has the new level become the usual one?"""
         self._since.append(index)
         last, half = self._since[-3:], log(self._shifts[-1].factor) / 2
-        rests = [usual.rest(each) for each in last]
-        if len(last) == 3 and median(rests) / half < 1:  # nearer to the old level than to the new one
-            back = next(each for each, rest in zip(last, rests, strict=True) if rest / half < 1)
+        deviations = [usual.deviation(each) for each in last]
+        if len(last) == 3 and median(deviations) / half < 1:  # nearer to the old level than to the new one
+            back = next(each for each, deviation in zip(last, deviations, strict=True) if deviation / half < 1)
             self._at_level += [each for each in self._since if each >= back]
             self._end(over=self._points[back])
             return
         if len(self._since) <= 7:  # more runs show better where the new level is, and whether its first run is in it
-            risen, first = median(usual.rest(each) for each in self._since), usual.rest(self._since[0])
-            if len(self._since) > 3 and abs(first - risen) > abs(first):
+            moved_by, first = median(usual.deviation(each) for each in self._since), usual.deviation(self._since[0])
+            if len(self._since) > 3 and abs(first - moved_by) > abs(first):
                 self._at_level.append(self._since.pop(0))
-            self._shifts[-1] = self._made(usual, self._shifts[-1].found)
+            self._shifts[-1] = self._shift(usual, self._shifts[-1].found)
         if len(self._since) >= SETTLED:
             self._settle()
 
@@ -248,4 +249,4 @@ class _Detector:
 
     def _end(self, *, over: Point | None = None, settled: bool = False) -> None:
         self._shifts[-1] = replace(self._shifts[-1], over=over, settled=settled)
-        self._before, self._since, self._known = None, [], None
+        self._before, self._since, self._cached = None, [], None

@@ -35,18 +35,18 @@ OTHER = "_other"
 
 
 def text(reader: StoreReader, jobs: Mapping[str, Job] | None = None) -> bytes:
-    """In the format of Prometheus. `jobs`: those of nightlatch.toml, for their budgets."""
+    """The metrics in Prometheus's text format. `jobs`: those of nightlatch.toml, for their budgets."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collector(reader, jobs or {}))
     return bytes(generate_latest(registry))
 
 
 class Collector:
-    """For a registry; each collection reads everything once."""
+    """Registered with Prometheus's registry; each scrape reads everything once."""
 
     def __init__(self, reader: StoreReader, jobs: Mapping[str, Job]) -> None:
         self._reader, self._jobs = reader, jobs
-        self._named: set[str] = set()
+        self._named: set[str] = set()  # jobs that have a label; the others are OTHER
 
     def describe(self) -> list[Metric]:
         return []
@@ -65,25 +65,25 @@ class Collector:
         return name if name in self._named else OTHER
 
     def _runs(self) -> Iterator[Metric]:
-        runs, taken, times = _Sums(), _Sums(), _Sums()
+        runs, seconds, attempts = _Sums(), _Sums(), _Sums()
         for row in self._reader.ledger.history.tallies(("job", "status"), running=False):
             if row.status:
                 runs.add((self._job(row.job), row.status), row.runs)
-                times.add((self._job(row.job),), row.attempts)
-                taken.add((self._job(row.job),), row.elapsed)
+                attempts.add((self._job(row.job),), row.attempts)
+                seconds.add((self._job(row.job),), row.elapsed)
         yield runs.counter("nightlatch_runs", "Runs that have ended.", ("job", "status"))
         duration = SummaryMetricFamily(
             "nightlatch_run_duration_seconds", "How long attempts of runs took.", labels=("job",)
         )
-        for labels, count in times.items():
-            duration.add_metric(labels, count_value=int(count), sum_value=taken[labels])
+        for labels, count in attempts.items():
+            duration.add_metric(labels, count_value=int(count), sum_value=seconds[labels])
         yield duration
 
     def _usage(self) -> Iterator[Metric]:
-        rows = self._reader.ledger.history.tallies(("job", "model"))
+        tallies = self._reader.ledger.history.tallies(("job", "model"))
         for unit, help_ in (("usd", "Money, in US dollars."), ("tokens", "Tokens."), ("calls", "Calls to models.")):
             used = _Sums()
-            for row in rows:
+            for row in tallies:
                 if amount := getattr(row.amounts, unit):
                     used.add((self._job(row.job), row.model), amount)
             name = f"nightlatch_usage_{unit}"
@@ -96,7 +96,7 @@ class Collector:
                 open_runs.add((self._job(run.job), self._reader.status(run)), 1)
         yield open_runs.gauge("nightlatch_open_runs", "Runs that have not ended.", ("job", "status"))
         for job, at in ledger.history.last_successes():
-            success.most((self._job(job),), at)
+            success.keep_largest((self._job(job),), at)
         yield success.gauge("nightlatch_last_success_timestamp_seconds", "When a run last succeeded.", ("job",))
         refusals = _Sums()
         for entry in ledger.history.rare(kinds.REFUSED, most=100_000):
@@ -112,7 +112,7 @@ class Collector:
             for row in map(rows.read, self._reader.store.cursors()):
                 if row.next_due < NEVER:
                     self._named |= {row.job} if len(self._named) < MOST_JOBS else set()
-                    due.most((self._job(row.job),), row.next_due)
+                    due.keep_largest((self._job(row.job),), row.next_due)
         except StoreUnreachable:
             pass  # report at least what the ledger knows
         yield due.gauge("nightlatch_next_slot_timestamp_seconds", "When it is due next.", ("job",))
@@ -122,9 +122,11 @@ class Collector:
         for name, job in self._jobs.items():
             for cap in job.budget:
                 if cap.unit == "usd":
-                    caps.most((self._job(name), cap.period), cap.amount)
+                    caps.keep_largest((self._job(name), cap.period), cap.amount)
                     if cap.period != "run":
-                        spent.most((self._job(name), cap.period), self._reader.ledger.used(name, "usd", cap.period))
+                        spent.keep_largest(
+                            (self._job(name), cap.period), self._reader.ledger.used(name, "usd", cap.period)
+                        )
         labels = ("job", "period")
         yield caps.gauge("nightlatch_budget_usd", "The cap of a period.", labels)
         yield spent.gauge("nightlatch_budget_spent_usd", "What was used of it so far.", labels)
@@ -137,13 +139,13 @@ class Collector:
 
 
 class _Sums(dict[tuple[str, ...], float]):
-    """Sums by labels, made printable: an agent may report anything as a model's name."""
+    """Sums by labels. Labels are made printable: an agent may report anything as a model's name."""
 
     def add(self, labels: tuple[str, ...], amount: float) -> None:
         shown = tuple(map(printable, labels))
         self[shown] = self.get(shown, 0.0) + amount
 
-    def most(self, labels: tuple[str, ...], amount: float) -> None:
+    def keep_largest(self, labels: tuple[str, ...], amount: float) -> None:
         shown = tuple(map(printable, labels))
         self[shown] = max(self.get(shown, 0.0), amount)
 

@@ -18,7 +18,7 @@ from .run_views import RunView
 from .verdict import expected_end
 
 DOUBT, PERSON, BROKEN, WORKS, WELL, WAITS = "doubt", "person", "broken", "works", "well", "waits"  # marks
-_STRIP = 8  # runs of a sparkline
+_STRIP = 8  # runs in a sparkline
 _MARKS = {statuses.IN_DOUBT: DOUBT, statuses.NEEDS_ATTENTION: PERSON, statuses.WAITING: PERSON}
 _UNCLAIMED = "no machine has claimed its slot: is `nightlatch serve` running?"
 _BAR = 12  # cells of a progress bar
@@ -28,11 +28,11 @@ _BAR = 12  # cells of a progress bar
 class NightRow:
     mark: str
     job: str
-    word: str  # its status, or how long
+    word: str  # the status, or how long the runs took
     at: float | None = None
     reason: str = ""  # as it was reported: a front end makes it safe to show
     next: Advice
-    run: str = ""  # the run that it is about, if it is one
+    run: str = ""  # the run's id; only in rows of waiting runs
 
 
 @value(frozen=True, kw_only=True)
@@ -40,12 +40,12 @@ class NightPart:
     title: str
     rows: tuple[NightRow, ...]
     more: int = 0  # rows that are not shown
-    capped: bool = False  # there may be more that were not read
+    capped: bool = False  # there may be more rows, which were not read
 
 
 def parts(reader: StoreReader, seen: Overview, shown: dict[str, int]) -> list[NightPart]:
-    """`shown`: how many rows to show of each part, by its title."""
-    besides = (*_overdue(seen), *_agents(seen), *_demoted(seen), *_undelivered(seen), *_besides(seen))
+    """The parts that have rows. `shown`: how many rows to show, by the part's title."""
+    besides = (*_overdue(seen), *_agents(seen), *_demoted(seen), *_undelivered(seen), *_decisions(seen))
     needs = [*besides, *(_needs(reader, one) for one in seen.needs_you.runs)]
     found = {
         "needs you": (needs, seen.needs_you.capped),
@@ -104,12 +104,12 @@ def _earned(seen: Overview) -> list[NightRow]:
 
 
 def waiting(seen: Overview) -> list[NightRow]:
-    """Runs that wait for their turn or their next try, and what else waits, without a run."""
+    """Runs that wait for their turn or their next try, and jobs that wait without a run."""
     return [*map(_waiting, seen.waiting.runs), *waiting_besides_runs(seen)]
 
 
 def waiting_besides_runs(seen: Overview) -> list[NightRow]:
-    """Jobs that were not started, since their budget is spent; and those that have earned the next stage."""
+    """Jobs that were not started because their budget is spent, and jobs that have earned the next stage."""
     refused = [
         NightRow(
             mark=WAITS,
@@ -124,7 +124,7 @@ def waiting_besides_runs(seen: Overview) -> list[NightRow]:
     return [*refused, *_earned(seen)]
 
 
-def _besides(seen: Overview) -> list[NightRow]:
+def _decisions(seen: Overview) -> list[NightRow]:
     return [
         NightRow(
             mark=DOUBT if one.status != lapse.LAPSED else BROKEN,

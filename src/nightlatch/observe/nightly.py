@@ -1,4 +1,4 @@
-"""The last night as its verdict needs it, and as a report: Markdown and HTML, for mail and the digest."""
+"""The facts of the last night's verdict, and the morning report in Markdown and HTML."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .reader import StoreReader
 from .run_views import RunView
 from .verdict import ENOUGH_RUNS, Night
 
-_WEEKS = 8  # from which the usual of a weekday is computed
-_SHOWN = 20  # rows of a part
-_KEPT = 60.0  # seconds
+_WEEKS = 8  # of history, from which a weekday's usual cost is computed
+_SHOWN = 20  # runs listed in each part; the rest is counted
+_KEPT = 60.0  # seconds before the usual cost is computed again
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MARKUP = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_{}[]<>()#+-.!|~@"})
 
 
 def _escaped(text: str) -> str:
-    """As Markdown that shows just this."""
+    """The text as Markdown that shows exactly this text: no markup, links or mentions."""
     return printable(text).translate(_MARKUP).replace("://", ":\u200b//").replace("@", "@\u200b")
 
 
@@ -70,7 +70,7 @@ def markdown(reader: StoreReader, seen: Overview, plain: Callable[[str], str] = 
 
 
 def as_html(reader: StoreReader, seen: Overview) -> str:
-    """The same as one page without styles, scripts or links."""
+    """The morning report as one HTML page without styles, scripts or links."""
     first = verdict.night(night(reader, seen))
     parts = [f"<h1>{html.escape(first.sentence)}</h1>", f"<p>{html.escape(first.reasons)}</p>"]
     for title, rows in _parts(reader, seen).items():
@@ -86,14 +86,14 @@ def as_html(reader: StoreReader, seen: Overview) -> str:
 
 
 def _parts(reader: StoreReader, seen: Overview) -> dict[str, list[tuple[str, str, str]]]:
-    """(job, sentence, what to type) of each part that has something."""
+    """Title → rows of (job, sentence, command to type), without empty parts."""
     found: dict[str, list[tuple[str, str, str]]] = {}
     besides = [(one.of, one.note or one.status, advice.text(one.resolve())) for one in seen.decisions_besides_runs]
     late = [(row.job, "has a slot that no machine has begun", advice.command("slots", row.job)) for row in seen.overdue]
-    left = [(one.row.job, one.sentence, advice.text(one.cancel)) for one in seen.agents]
-    lost = [(row.job, f"was demoted: {row.stage} now", advice.command("promote", row.job)) for row in seen.demoted]
+    unwatched = [(one.row.job, one.sentence, advice.text(one.cancel)) for one in seen.agents]
+    demoted = [(row.job, f"was demoted: {row.stage} now", advice.command("promote", row.job)) for row in seen.demoted]
     unsent = [(one.transport, f"an alert: {one.reason}", advice.command("alerts")) for one in seen.undelivered]
-    found["needs you"] = [*besides, *left, *late, *lost, *unsent]
+    found["needs you"] = [*besides, *unwatched, *late, *demoted, *unsent]
     for title, group in seen.groups.items():
         rows = [_row(reader, one) for one in group.runs[:_SHOWN]]
         found[title] = [*found.get(title, []), *rows]
@@ -109,18 +109,18 @@ def _row(reader: StoreReader, one: RunView) -> tuple[str, str, str]:
 
 
 def _usual(reader: StoreReader, today: date) -> float | None:
-    """What is usually used on such a weekday; None: too little history."""
+    """The median cost, in USD, of days with this weekday; None: too little history."""
     since = (today - timedelta(weeks=_WEEKS)).isoformat()
     days = {row.day: row for row in reader.ledger.history.tallies(("day",), since=since, running=False)}
     if sum(row.runs for row in days.values()) < ENOUGH_RUNS:
         return None
-    same = [(today - timedelta(weeks=week)).isoformat() for week in range(1, _WEEKS + 1)]
-    known = [days[day].amounts.usd for day in same if day in days]
-    return median(known) if len(known) >= 3 else None
+    same_weekday = [(today - timedelta(weeks=week)).isoformat() for week in range(1, _WEEKS + 1)]
+    costs = [days[day].amounts.usd for day in same_weekday if day in days]
+    return median(costs) if len(costs) >= 3 else None
 
 
 def _risen(reader: StoreReader, today: date) -> tuple[str, float]:
-    """The job with the largest part of today's rise, and its part."""
+    """The job with the largest part of today's rise in cost, and its share; ("", 0.0) if no job costs more."""
     since, now = (today - timedelta(days=28)).isoformat(), today.isoformat()
     by_job: dict[str, dict[str, float]] = {}
     for job, day, usd in reader.ledger.history.usd_by("job", "day", since=since):

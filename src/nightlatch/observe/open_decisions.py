@@ -12,7 +12,7 @@ from ..runtime.supervisor.afterwards import lapse
 from ..runtime.supervisor.run.begun import sentence
 from .reader import StoreReader
 
-_MOST = 200
+_MOST = 200  # effects of one status
 
 
 @value(frozen=True, kw_only=True)
@@ -22,9 +22,9 @@ class OpenDecision:
     key: str
     status: str
     changed: float
-    scope: str = ""  # of an effect
-    batch: str = ""  # of an item
-    job: str = ""  # of a run that only the store knows of
+    scope: str = ""  # only of an effect
+    batch: str = ""  # only of items
+    job: str = ""  # only of another machine's run, which is in the store but not in this ledger
     count: int = 1
     reason: str = ""
 
@@ -47,17 +47,17 @@ class OpenDecision:
 
     @property
     def note(self) -> str:
-        """The one thing to know: the reason, and of many items one with that reason."""
+        """The reason; of several items, after the key of one as an example."""
         return ": ".join(filter(None, (f"as {self.key}" if self.count > 1 else "", self.reason)))
 
     def resolve(self, *outcome: str, whole: bool = False) -> Advice:
-        """What to type about it. `whole`: with its scope, also if that is the whole store."""
+        """The command that decides it. `whole`: name the scope even if it is the whole store."""
         by = ["--batch", self.batch] if self.batch else ["--job", self.job] if self.job else []
         by += ["--scope", self.scope] if self.scope not in ("", "" if whole else STORE_WIDE) else []
         return advice.to("resolve", *effects.typed(self.key, *outcome, by=by))
 
     def facts(self) -> dict[str, object]:
-        """As JSON has it."""
+        """The fields of the JSON output."""
         where: dict[str, object] = {"job": self.job} if self.job else {"scope": self.scope}
         if self.batch:
             where = {"batch": self.batch, "items": self.count}
@@ -81,7 +81,7 @@ def here(reader: StoreReader) -> list[OpenDecision]:
 
 
 def elsewhere(reader: StoreReader, job: str = "") -> list[OpenDecision]:
-    """Runs that other machines have begun and left behind, of one job or of all."""
+    """Runs that other machines have begun and left behind: of `job`, or of all jobs."""
     return [
         OpenDecision(key=one.key, status=lapse.LAPSED, changed=one.at, job=name, reason=sentence(one))
         for name, one in reader.elsewhere()
@@ -99,7 +99,7 @@ def items(reader: StoreReader, key: str = "", batch: str = "") -> list[OpenDecis
 
 
 def named(reader: StoreReader, key: str, *, scope: str = "", batch: str = "", job: str = "") -> list[OpenDecision]:
-    """What may be decided under this key, in one scope, batch or job, or anywhere."""
+    """Open decisions with this key: in one scope, batch or job, or anywhere."""
     found: list[OpenDecision] = []
     if not batch and not scope:
         found += [one for one in elsewhere(reader, job) if one.key == key]
@@ -122,9 +122,9 @@ def _effect(each: Effect, reason: str) -> OpenDecision:
 
 
 def _why_left(reader: StoreReader, each: Effect, now: float) -> str:
-    """Why nobody works any more on an effect that was begun; "" if somebody may."""
+    """Why nobody is working on a begun effect any more; "" if its holder may be."""
     if lapse.process_gone(each.holder):
-        # An effect is finished before its process ends: we may have seen its regular end.
-        known = reader.ledger.effects.find(each.scope, each.key)
-        return f"its holder {each.holder} is gone" if known == each else ""
+        # The holder may have finished the effect and exited after we read it: read it again.
+        current = reader.ledger.effects.find(each.scope, each.key)
+        return f"its holder {each.holder} is gone" if current == each else ""
     return "its time is over, and its end was not reported" if each.deadline < now else ""

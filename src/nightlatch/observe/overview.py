@@ -29,7 +29,7 @@ class Group:
     """Runs, the newest change first."""
 
     runs: tuple[RunView, ...] = ()
-    capped: bool = False  # there are more than were looked at
+    capped: bool = False  # there may be more, which were not read
 
 
 @value(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Overview:
     done: Group = Group()
     undecided: tuple[OpenDecision, ...] = ()  # effects and items in this ledger
     elsewhere: tuple[OpenDecision, ...] | None = ()  # runs of other machines; None: the store did not answer
-    unreachable: str = ""  # and why
+    unreachable: str = ""  # why the store did not answer
     agents: tuple[AgentView, ...] = ()  # at work at a vendor, unwatched
     overdue: tuple[Row, ...] = ()  # jobs with a slot that no machine has claimed
     undelivered: tuple[Message, ...] = ()  # alerts that could not be sent
@@ -63,7 +63,7 @@ class Overview:
 
     @property
     def need_you(self) -> int:
-        """How many things need a person. That a job has earned its next stage may wait."""
+        """How many things need a person. Earned promotions do not count: they can wait."""
         besides = (*self.decisions_besides_runs, *self.overdue, *self.agents, *self.demoted, *self.undelivered)
         return len(self.needs_you.runs) + len(besides)
 
@@ -76,7 +76,7 @@ class Overview:
         return self.nothing_needs_you and not self.unaffordable and not any(g.runs for g in self.groups.values())
 
     def facts(self) -> dict[str, object]:
-        """As JSON has it."""
+        """The fields of the JSON output."""
         groups = {name.replace(" ", "_"): [seen.facts() for seen in g.runs] for name, g in self.groups.items()}
         return {
             "version": 1,
@@ -99,14 +99,14 @@ class Overview:
 
 
 def last_night(reader: StoreReader) -> Overview:
-    """Since the evening; a failure needs you for a day, even if that night is over."""
+    """The overview since the evening; failures are shown for at least a day."""
     now = clock.wall()
     since = evening.began(reader.ledger.history.zone, now)
     return overview(reader, since, failed_since=min(since, now - _DAY))
 
 
 def overview(reader: StoreReader, since: float | None, *, failed_since: float | None = None) -> Overview:
-    """Read one status at a time, so that a thousand successes do not hide the failure before them."""
+    """Runs are read by status, so that a thousand successes do not hide the failure before them."""
     found: dict[str, list[RunView]] = {"needs_you": [], "running": [], "waiting": [], "done": []}
     capped = set()
     for status in statuses.ALL:
@@ -116,14 +116,14 @@ def overview(reader: StoreReader, since: float | None, *, failed_since: float | 
         runs = list(reader.ledger.runs(status=status, since=within, limit=_MOST))
         for run in runs:
             seen = view(reader, run)
-            found[_place(reader, seen)].append(seen)
+            found[_group_of_run(reader, seen)].append(seen)
         if len(runs) == _MOST:
-            capped.add(_group(status))
+            capped.add(_group_of_status(status))
     for seen_runs in found.values():
         seen_runs.sort(key=lambda seen: -seen.run.changed)
     found["needs_you"].sort(key=lambda seen: _URGENCY.index(seen.status) if seen.status in _URGENCY else len(_URGENCY))
     here, elsewhere = open_decisions.here(reader), open_decisions.elsewhere(reader)
-    known = stages.all_rows(reader)
+    job_rows = stages.all_rows(reader)
     return Overview(
         since=since,
         **{name: Group(runs=tuple(seen), capped=name in capped) for name, seen in found.items()},
@@ -133,8 +133,8 @@ def overview(reader: StoreReader, since: float | None, *, failed_since: float | 
         agents=tuple(one for one in agent_views.open_agents(reader) if one.is_left),
         overdue=tuple(_overdue(reader)),
         undelivered=tuple(reader.ledger.outbox.undelivered(failed_since or since or 0.0)),
-        demoted=tuple(row for row in known if was_demoted(row)),
-        earned=tuple(stages.earned(reader, known)),
+        demoted=tuple(row for row in job_rows if was_demoted(row)),
+        earned=tuple(stages.earned(reader, job_rows)),
         unaffordable=tuple(_unaffordable(reader, failed_since or since or 0.0)),
     )
 
@@ -155,23 +155,23 @@ def _overdue(reader: StoreReader) -> list[Row]:
 
 
 def is_shut_down(reader: StoreReader, run: RunRow) -> bool:
-    """Was it ended between two tries, and not by a person? Nobody may know that it is not done."""
+    """Was the run ended between two tries, but not by a person? Then perhaps nobody knows that it is unfinished."""
     if run.status != statuses.CANCELLED or run.cancel or not run.attempt:
         return False
     return reader.ledger.attempts(run.id)[-1].status != statuses.CANCELLED
 
 
-def _place(reader: StoreReader, seen: RunView) -> str:
+def _group_of_run(reader: StoreReader, seen: RunView) -> str:
     """The group that a run is shown in."""
     run = seen.run
     if run.held is not None or is_overdue(run):
         return "needs_you"
     if seen.status in statuses.FAILURES or is_shut_down(reader, run):
         return "done" if reader.needs_nobody(run) else "needs_you"
-    return _group(seen.status)
+    return _group_of_status(seen.status)
 
 
-def _group(status: str) -> str:
+def _group_of_status(status: str) -> str:
     if status in NEEDS_DECISION or status in statuses.FAILURES:
         return "needs_you"
     if status == statuses.RUNNING:

@@ -20,7 +20,7 @@ class PlannedWrite:
     """One target of a plan."""
 
     target: str
-    source: str = ""  # in the workspace; "": what is committed there
+    source: str = ""  # a path in the workspace; "" if `commit` is published
     size: int = 0
     commit: str = ""
     base: str = ""
@@ -64,8 +64,8 @@ def writes(reader: StoreReader, run: RunRow) -> list[PlannedWrite]:
 
 
 def changes(write: PlannedWrite, *, whole: bool = False) -> str:
-    """What a commit changes, from git: a summary, or the whole diff. An agent wrote it: what shows it must
-    make it printable."""
+    """What a commit changes, from git: a summary, or the whole diff. An agent wrote it: make it printable before
+    showing it."""
     if not write.commit or not os.path.isdir(write.workspace):
         return ""
     work = Worktree(write.workspace, guard=guard_of(write.workspace))

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-_MEMO = 5000  # entries
+_MEMO = 5000  # entries; a larger memo is cleared
 NEEDS_DECISION = (*statuses.NEEDS_PERSON, lapse.LAPSED)
 
 
 class NoStore(UsageError):
-    """There is nothing to read, and reading makes nothing."""
+    """There is no store to read, and a reader never creates one."""
 
 
 def existing(url: str) -> set[str]:
-    """What there is of a store: `store`, `ledger`. Raises `NoStore` if there is neither."""
+    """Which parts of a store exist: `store`, `ledger`. Raises `NoStore` if neither does."""
     areas = location.areas(url)
     if areas:
         return areas
@@ -45,8 +45,8 @@ def existing(url: str) -> set[str]:
 
 
 class StoreReader:
-    """Of a store that exists, by its URL; for one look at it. Its ledger is only read: a command that
-    decides something opens one to write."""
+    """Reads an existing store and its ledger, and remembers some of what it read until `look_again`. Its ledger is
+    read-only: a command that decides something opens one to write."""
 
     def __init__(self, url: str) -> None:
         areas = existing(url)
@@ -60,27 +60,27 @@ class StoreReader:
         self.unreachable = ""  # why the store could not be read for what other machines have begun
 
     def look_again(self) -> None:
-        """For another look, by a process that goes on."""
+        """Forget what was read, so that a long-lived process reads it anew."""
         self._begun, self.unreachable, self._acknowledged = None, "", {}
 
     def kept(self, what: Hashable, seconds: float, make: Callable[[], T]) -> T:
-        """What changes slowly and takes a while, made anew only when it is older than that: a process that looks again
-        and again gives its readers one `memo`."""
-        made, known = self.memo.get(what, (float("-inf"), None))
-        if clock.now() - made <= seconds:
-            return known  # type: ignore[no-any-return]
+        """The result of `make`, which is called again only when the last result is older than `seconds`. A long-lived
+        process gives all its readers the same `memo`."""
+        made_at, last = self.memo.get(what, (float("-inf"), None))
+        if clock.now() - made_at <= seconds:
+            return last  # type: ignore[no-any-return]
         if len(self.memo) > _MEMO:
             self.memo.clear()
-        found = make()
-        self.memo[what] = clock.now(), found
-        return found
+        result = make()
+        self.memo[what] = clock.now(), result
+        return result
 
     @property
     def ledger_is_per_machine(self) -> bool:
         return stores.ledger_of(self.url) == stores.OF_EACH_MACHINE
 
     def run(self, text: str) -> RunRow:
-        """The run by its id, or by the beginning of it."""
+        """The run with this id, or with an id that begins so."""
         run = self.ledger.run(text)
         if run is None:
             hint = "give at least 4 characters of it" if len(text) < 4 else f"{advice.command('runs')} lists them"
@@ -88,11 +88,11 @@ class StoreReader:
         return run
 
     def run_or_newest(self, text: str) -> RunRow:
-        """The run by its id, or the newest one of a job."""
+        """The run with this id, or the newest run of the job with this name."""
         return self.ledger.run(text) or self.ledger.newest(text) or self.run(text)
 
     def status(self, run: RunRow) -> str:
-        """As a person should see it: `lapsed` if its holder is gone; and as another machine has decided, which this
+        """The status to show: `lapsed` if the run's holder is gone, or what another machine has decided, which this
         ledger does not know yet."""
         status = lapse.status_of(run, self.ledger, self.store)
         if status not in NEEDS_DECISION or not self.store.lists_begun:
@@ -106,13 +106,13 @@ class StoreReader:
         return begun.outcome(decided)[0] if decided else status
 
     def needs_nobody(self, run: RunRow) -> bool:
-        """A failed run that a person has seen, or whose key another machine has done since."""
+        """Has a person acknowledged the failed run, or has another machine done its key since?"""
         if run.job not in self._acknowledged:
             self._acknowledged[run.job] = self.ledger.acknowledged(run.job)
         return (run.id, run.attempt) in self._acknowledged[run.job] or self.done_elsewhere(run)
 
     def done_elsewhere(self, run: RunRow) -> bool:
-        """Is its key done, although this ledger does not know? Only where each machine has its own."""
+        """Has another machine done the run's key? Only asked where each machine has its own ledger."""
         if not self.store.lists_begun or not statuses.may_start(run.status):
             return False
         return self._is_done(run.job, run.key)
@@ -129,7 +129,7 @@ class StoreReader:
             return False
 
     def works_elsewhere(self, run: RunRow) -> bool:
-        """Does a holder work on its key that is not of this ledger?"""
+        """Is a holder that is not in this ledger working on the run's key?"""
         if not self.store.lists_begun:
             return False
         try:
@@ -144,13 +144,13 @@ class StoreReader:
         return any(one.key == run.key and one not in left for one in record.begun)
 
     def begun(self, job: str) -> tuple[Begun, ...]:
-        """Keys that were begun under the job's lease and have not ended, as far as the store lists and shows them."""
+        """Keys that were begun under the job's lease and left behind; none if the store does not list them."""
         return self._all_begun().get(job, ())
 
     def elsewhere(self) -> list[tuple[str, Begun]]:
-        """(job, entry): what other machines have left behind and this ledger does not know, the newest of each key."""
+        """(job, newest entry) of each key that another machine has left behind and this ledger does not know."""
         found = {(job, one.key): one for job, entries in self._all_begun().items() for one in entries}
-        return [(job, one) for (job, _), one in found.items() if not self._known(job, one)]
+        return [(job, one) for (job, _), one in found.items() if not self._is_in_ledger(job, one)]
 
     def _all_begun(self) -> dict[str, tuple[Begun, ...]]:
         if self._begun is None:
@@ -163,7 +163,7 @@ class StoreReader:
                 self.unreachable = str(unreachable)
         return self._begun
 
-    def _known(self, job: str, one: Begun) -> bool:
+    def _is_in_ledger(self, job: str, one: Begun) -> bool:
         run = self.ledger.find(job, one.key)
         return run is not None and (
             run.status in statuses.NEEDS_PERSON

@@ -1,7 +1,7 @@
-"""How much of a rise is price, tokens a call, calls a run, and runs a day. Pure.
+"""How much of a rise in cost is due to price, tokens per call, calls per run, and runs per day. Pure.
 
-Money is their product, and the rise of a product has no natural parts: each factor gets the share of its logarithm,
-which adds up exactly and does not depend on the order of the factors.
+The cost of a day is the product of these factors. Each factor gets a part of the rise in proportion to the logarithm of
+its change: the parts add up exactly and do not depend on the order of the factors.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ _SMALL = 1e-12
 
 @value(frozen=True, kw_only=True)
 class Level:
-    """What a run takes at one level, and how many there are in a day."""
+    """What a run uses at one level, and how many runs there are in a day."""
 
     usd: float
     tokens: float = 0.0
     calls: float = 0.0
-    runs_a_day: float = 0.0  # 0: not known
+    runs_a_day: float = 0.0  # 0: not logs
 
 
 def parts(before: Level, after: Level) -> dict[str, float]:
-    """How the additional cost of a day (of a run, if the runs of a day are not known) divides: usd for each cause, the
-    largest first. Without calls, tokens are counted for a run; without tokens there is only the price of a run."""
+    """The additional cost of a day (of a run, if the runs per day are not logs) in USD by cause, the largest first.
+    Without calls, tokens are counted per run; without tokens and calls, only runs and price are causes."""
     counted = before.runs_a_day > 0 and after.runs_a_day > 0
     runs = (before.runs_a_day, after.runs_a_day) if counted else (1.0, 1.0)
-    whole = before.usd * runs[0], after.usd * runs[1]
+    cost = before.usd * runs[0], after.usd * runs[1]
     if min(before.usd, after.usd) <= _SMALL:
-        return {"price": whole[1] - whole[0]}
+        return {"price": cost[1] - cost[0]}
     factors = {"runs": runs}
     tokens, calls = (before.tokens, after.tokens), (before.calls, after.calls)
     if min(tokens) > 0 and min(calls) > 0:
@@ -39,9 +39,9 @@ def parts(before: Level, after: Level) -> dict[str, float]:
         factors["tokens"] = tokens
     elif min(calls) > 0:
         factors["calls"] = calls
-    known = {name: log(late / early) for name, (early, late) in factors.items()}
-    rise = log(whole[1] / whole[0])
-    known["price"] = rise - sum(known.values())
-    scale = (whole[1] - whole[0]) / rise if abs(rise) > _SMALL else whole[0]
-    found = {name: share * scale for name, share in known.items() if abs(share) > _SMALL}
+    logs = {name: log(late / early) for name, (early, late) in factors.items()}
+    rise = log(cost[1] / cost[0])
+    logs["price"] = rise - sum(logs.values())
+    scale = (cost[1] - cost[0]) / rise if abs(rise) > _SMALL else cost[0]
+    found = {name: share * scale for name, share in logs.items() if abs(share) > _SMALL}
     return dict(sorted(found.items(), key=lambda item: -abs(item[1])))

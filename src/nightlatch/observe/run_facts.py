@@ -1,4 +1,4 @@
-"""A run's verdict from the ledger: the plain values that its sentence is made of."""
+"""A run's verdict, and the facts from the ledger that it is made of."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run_verdict(reader: StoreReader, run: RunRow, status: str = "") -> Headline:
 
 
 def run_facts(reader: StoreReader, run: RunRow, status: str) -> RunFacts:
-    """`status`: as it is shown, `lapsed` too."""
+    """`status`: as shown, so it may be `lapsed`."""
     bounds, reports, landed, effect, planned = dict[str, str](), 0, "", "", set[str]()
     for entry in reader.ledger.history.outline(run.id) if run.attempt else ():
         if entry.kind == kinds.STARTED:
@@ -62,7 +62,7 @@ def run_facts(reader: StoreReader, run: RunRow, status: str) -> RunFacts:
 
 
 def last_line(reader: StoreReader, run: RunRow) -> str:
-    """Of its output, as far as this machine has it; as it was printed."""
+    """The last line of output that is not blank, as it was printed; "" if this machine has no output of the run."""
     for line in reversed(kept_output.tail(kept_output.folder_of(reader.store.folder, run.id), 5)):
         if text := line.decode(errors="replace").strip():
             return text
@@ -70,7 +70,7 @@ def last_line(reader: StoreReader, run: RunRow) -> str:
 
 
 def at(moment: float) -> str:
-    """02:51; with the date unless it is within a day."""
+    """02:51 in local time; with the date if it is a day or more away."""
     shown = time.localtime(moment)
     near = abs(clock.wall() - moment) < 86400
     return time.strftime("%H:%M" if near else "%d %b %H:%M", shown)

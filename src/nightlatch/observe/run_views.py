@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 _LATE = 60.0  # seconds after which a due try is overdue: until then another run of the job may hold the lease
 STATUSES = (*statuses.ALL, lapse.LAPSED)  # every word a run's status is shown as
 
-_MOST = 10**9  # more runs than any store has, and a number that every database takes
+_MOST = 10**9  # more runs than any store has; every database accepts this number as a limit
 
 
 @value(frozen=True, kw_only=True)
 class RunView:
-    """A run with what is not in its own row. Texts are as they were reported: a front end makes them safe to show."""
+    """A run's row, its shown status and the next command. Texts are as reported: a front end must make them safe."""
 
     run: RunRow
-    status: str  # as it is shown: `lapsed` too
+    status: str  # as shown: may be `lapsed`, which is never in the row
     next: Advice
 
     @property
@@ -36,12 +36,12 @@ class RunView:
 
     @property
     def key(self) -> str:
-        """As people know it: a run that was started without one has a random key."""
+        """The key to show: a run that was started without one has a random key."""
         return "by hand" if self.run.key.startswith(BY_HAND) else self.run.key
 
     @property
     def note(self) -> str:
-        """The one thing to know: why it ended, or how far it is, or what it cost."""
+        """The one thing to know: why the run ended, how counts it is, or what it cost."""
         run = self.run
         if self.status == lapse.LAPSED:
             return f"its holder {run.holder} is gone"
@@ -56,7 +56,7 @@ class RunView:
 
     @property
     def reason(self) -> str:
-        """Why it is in its status."""
+        """Why the run has its status."""
         return "its holder is gone, and nobody has taken over" if self.status == lapse.LAPSED else self.run.reason
 
     @property
@@ -64,8 +64,8 @@ class RunView:
         run = self.run
         if not (run.done or run.total or run.message):
             return ""
-        far = f"{run.done}/{run.total}" if run.total else str(run.done)
-        return f"{far} {run.message}".rstrip()
+        counts = f"{run.done}/{run.total}" if run.total else str(run.done)
+        return f"{counts} {run.message}".rstrip()
 
     @property
     def running_since(self) -> float | None:
@@ -90,16 +90,16 @@ def recent(
 
 
 def is_overdue(run: RunRow) -> bool:
-    """Should its next try have been made by now? Its supervisor is gone or cannot make it: start it by hand."""
+    """Should the run's next try have started by now? Then its supervisor cannot start it: a person must."""
     return run.status == statuses.WAITING and run.held is None and retry.is_due(run.due, clock.wall() - _LATE)
 
 
 def next_of(reader: StoreReader, run: RunRow, status: str) -> Advice:
-    """What to type about a run."""
+    """The command that a person most likely needs next."""
     if unsealed.waits(reader.ledger, run):
         return advice.to("retry", run.id)
     if status in NEEDS_DECISION:
-        # A batch that died is to be started again: it knows of each item what became of it.
+        # A batch whose holder is gone can simply be started again: the outcome of each item is recorded.
         return (status == lapse.LAPSED and batch(reader, run)) or advice.to("resolve", run.id)
     if status == statuses.RUNNING:
         return advice.to("logs", "-f", run.id)
@@ -111,13 +111,13 @@ def next_of(reader: StoreReader, run: RunRow, status: str) -> Advice:
 
 
 def choices(reader: StoreReader, run: RunRow, status: str) -> tuple[Advice, ...]:
-    """All that may be typed about a run, the likeliest first."""
+    """The commands that make sense for the run, the likeliest first."""
     if status in NEEDS_DECISION:
         if status == lapse.LAPSED and (again := batch(reader, run)):
             return (again,)
         verbs = ["resolve", "retry"] if status == statuses.NEEDS_ATTENTION else ["resolve"]
-        likeliest = reversed(verbs) if unsealed.waits(reader.ledger, run) else verbs
-        return tuple(advice.to(verb, run.id) for verb in likeliest)
+        ordered = reversed(verbs) if unsealed.waits(reader.ledger, run) else verbs
+        return tuple(advice.to(verb, run.id) for verb in ordered)
     if status == statuses.RUNNING:
         return advice.to("logs", "-f", run.id), advice.to("cancel", run.id)
     if run.held is not None:
@@ -131,23 +131,23 @@ def choices(reader: StoreReader, run: RunRow, status: str) -> tuple[Advice, ...]
 
 
 def start(reader: StoreReader, run: RunRow) -> Advice:
-    """How another attempt is started, as it was before."""
+    """The command that starts another attempt in the same way."""
     return batch(reader, run) or advice.to("retry", run.id)
 
 
 def batch(reader: StoreReader, run: RunRow) -> Advice | None:
-    """How a batch is started again; None if the run is not a batch."""
+    """The command that starts a batch again; None if the run is not a batch."""
     recorded = [entry.facts["again"] for entry in reader.ledger.history.outline(run.id) if entry.kind == kinds.BATCH]
-    return _typed(recorded[-1], run) if recorded else None
+    return _parsed(recorded[-1], run) if recorded else None
 
 
-def _typed(line: str, run: RunRow) -> Advice:
-    """A recorded shell line as data, without its --store: the front end adds that."""
+def _parsed(line: str, run: RunRow) -> Advice:
+    """A recorded shell line as advice, without --store, which the front end adds."""
     import shlex
 
     try:
         words = shlex.split(line)[1:]
-    except ValueError:  # a secret was taken out of it, with a quote
+    except ValueError:  # a redacted secret took a quote with it
         return advice.to("show", run.id)
     kept: list[str] = []
     rest = iter(words)
@@ -166,7 +166,7 @@ def title(run: RunRow) -> str:
 
 
 def facts(run: RunRow, status: str) -> dict[str, object]:
-    """A run as JSON has it: times in seconds since the epoch, the status as it is shown."""
+    """The fields of the JSON output: times in seconds since the epoch, the status as shown."""
     return {
         "version": 1,
         "run": run.id,
@@ -215,6 +215,6 @@ def entry_facts(entry: Entry) -> dict[str, object]:
 
 
 def short_command(reader: StoreReader, run: str, typed: Advice) -> str:
-    """The command to type, with the run's id cut to what is unique."""
+    """The command to type, with the run's id shortened to a unique beginning."""
     short = reader.ledger.history.short(run)
     return advice.text(advice.to(*(short if word == run else word for word in typed.words)))

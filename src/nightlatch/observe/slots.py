@@ -1,4 +1,4 @@
-"""The jobs' slots as people ask for them: a line a job, and what became of the slots of one."""
+"""The jobs' slots: one line for each job, or what became of one job's slots."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..core.value import value
 from ..ledger.slots import merged
 from .reader import StoreReader
 
-OVERDUE = 600.0  # seconds after its time without a claim
+OVERDUE = 600.0  # seconds after its due time, an unclaimed slot is overdue
 
 
 @value(frozen=True, kw_only=True)
@@ -22,11 +22,11 @@ class JobLine:
     row: Row
     last: SlotRecord | None
     overdue: bool
-    skipped: float  # share of the slots since then
+    skipped: float  # share of the slots, 0 to 1
 
     @property
     def running(self) -> Claim | None:
-        """The claim that is open."""
+        """The job's claim, if it is open."""
         claim = self.row.claim
         return claim if claim and claim.is_open else None
 
@@ -52,14 +52,14 @@ class JobLine:
 
 
 def lines(reader: StoreReader, since: float) -> list[JobLine]:
-    """A line a job, the overdue first."""
+    """One line for each job, overdue jobs first. `since`: when the share of skipped slots begins."""
     now = reader.store.clock()
     found = [_line(reader, rows.read(cursor), since, now) for cursor in reader.store.cursors()]
     return sorted(found, key=lambda line: (not line.overdue, line.row.job))
 
 
 def overdue(reader: StoreReader) -> list[Row]:
-    """Jobs with a slot that no machine has claimed, though its time is long over."""
+    """Jobs with a slot that is long due and that no machine has claimed."""
     now = reader.store.clock()
     found = [rows.read(cursor) for cursor in reader.store.cursors(due=now - OVERDUE)]
     return [row for row in found if is_overdue(row, now)]
@@ -71,11 +71,11 @@ def is_overdue(row: Row, now: float) -> bool:
 
 
 def ranges(reader: StoreReader, job: str, since: float) -> tuple[Row | None, list[SlotRecord]]:
-    """The job's row, and its records since then, the oldest first."""
+    """The job's row, and its slot records from `since` on, the oldest first."""
     found = reader.store.cursors([job])
     row = rows.read(found[0]) if found else None
-    held = [record for record in row.records if record.last >= since] if row else []
-    return row, merged(reader.ledger.slots.of(job, since), held)
+    in_row = [record for record in row.records if record.last >= since] if row else []
+    return row, merged(reader.ledger.slots.of(job, since), in_row)
 
 
 def facts(job: str, record: SlotRecord) -> dict[str, object]:
@@ -95,34 +95,34 @@ def facts(job: str, record: SlotRecord) -> dict[str, object]:
 
 @value(frozen=True, kw_only=True)
 class Counts:
-    """How many slots ended how, and why those that were skipped were."""
+    """How many slots had each outcome, and how many were skipped for each reason."""
 
     outcomes: dict[str, int]
     reasons: dict[str, int]
-    more: bool  # than are counted
+    more: bool  # some slots are not counted: a record counts up to COUNTED
 
 
 def counts(records: Iterable[SlotRecord]) -> Counts:
-    known = list(records)
+    records = list(records)
     reasons: dict[str, int] = {}
-    for one in known:
+    for one in records:
         if one.outcome == SKIPPED:
             word = one.reason.partition(":")[0]
             reasons[word] = reasons.get(word, 0) + one.count
     return Counts(
-        outcomes={word: sum(one.count for one in known if one.outcome == word) for word in (RAN, COLLAPSED, SKIPPED)},
+        outcomes={word: sum(one.count for one in records if one.outcome == word) for word in (RAN, COLLAPSED, SKIPPED)},
         reasons=dict(sorted(reasons.items(), key=lambda one: -one[1])),
-        more=any(one.count > COUNTED for one in known),
+        more=any(one.count > COUNTED for one in records),
     )
 
 
 def _line(reader: StoreReader, row: Row, since: float, now: float) -> JobLine:
-    known = merged(reader.ledger.slots.of(row.job, since), row.records)
-    total = sum(one.count for one in known)
-    skipped = sum(one.count for one in known if one.outcome == SKIPPED)
+    records = merged(reader.ledger.slots.of(row.job, since), row.records)
+    total = sum(one.count for one in records)
+    skipped = sum(one.count for one in records if one.outcome == SKIPPED)
     return JobLine(
         row=row,
-        last=known[-1] if known else None,
+        last=records[-1] if records else None,
         overdue=is_overdue(row, now),
         skipped=skipped / total if total else 0.0,
     )

@@ -18,20 +18,20 @@ from .reader import StoreReader
 
 
 def sentence(job: Job, row: Row | None) -> str:
-    """What happens to its slots, how far it is from a promotion, and the next command."""
+    """What happens to the job's slots, its progress towards a promotion, and the next command."""
     stage = stages.of(row, job.stage)
     if stage == UNATTENDED:
         return "unattended: it runs alone"
     clean, needed = row.clean if row else 0, stages.needed(stage, job.promote_after)
-    far = f"{clean} of {needed} clean run{'' if needed == 1 else 's'}"
+    progress = f"{clean} of {needed} clean run{'' if needed == 1 else 's'}"
     if clean >= needed:
-        return f"{stage}: {far}; one stage up: {advice.command('promote', job.name)}"
+        return f"{stage}: {progress}; one stage up: {advice.command('promote', job.name)}"
     if stage == MANUAL:
-        return f"manual: its slots are skipped; {far}; run it: {advice.command('run', job.name)}"
+        return f"manual: its slots are skipped; {progress}; run it: {advice.command('run', job.name)}"
     if job.holds == stages.NOTHING:
-        return f"supervised: {far}"
+        return f"supervised: {progress}"
     what = "the results of its scheduled runs wait for" if job.holds == WRITES else "its slots are not started before"
-    return f"{stage}: {what} {advice.command('approve', job.name)}; {far}"
+    return f"{stage}: {what} {advice.command('approve', job.name)}; {progress}"
 
 
 def configured() -> Mapping[str, Job]:
@@ -43,9 +43,9 @@ def configured() -> Mapping[str, Job]:
         return {}
 
 
-def earned(reader: StoreReader, known: list[Row]) -> list[Row]:
+def earned(reader: StoreReader, job_rows: list[Row]) -> list[Row]:
     """Jobs that may be promoted. No job is promoted automatically."""
-    ready = [row for row in known if row.stage in (MANUAL, SUPERVISED) and row.clean]
+    ready = [row for row in job_rows if row.stage in (MANUAL, SUPERVISED) and row.clean]
     jobs = configured() if ready else {}
     return [row for row in ready if row.job in jobs and evidence.is_due(reader, row, jobs[row.job])]
 

@@ -15,7 +15,7 @@ from ..store.held import time_of
 from ..system import identity
 from . import figures
 
-_COMMIT, _SHORT = 40, 12  # characters of a commit, and of one that is shown
+_COMMIT, _SHORT = 40, 12  # characters of a commit's id: in the journal, and as shown
 _FEW = 3  # up to this many steps in a row are shown one by one
 
 
@@ -28,7 +28,7 @@ class Event:
 
 
 def timeline(entries: Sequence[Entry]) -> list[Event]:
-    return [event for group in _together(_collapsed(entries)) for event in _events(group)]
+    return [event for group in _grouped(_collapsed(entries)) for event in _events(group)]
 
 
 def _collapsed(entries: Sequence[Entry]) -> list[Entry]:
@@ -61,11 +61,11 @@ def sentence(entry: Entry) -> str:
         return _usage(entry.facts)
     facts = {name: _shown(name, text) for name, text in entry.facts.items()}
     kind = kinds.ROWS.get(entry.kind)
-    return kind.describe(facts) if kind else f"{entry.kind} {logfmt(facts)}"  # a kind of a newer version
+    return kind.describe(facts) if kind else f"{entry.kind} {logfmt(facts)}"  # an entry written by a newer version
 
 
 def _usage(facts: dict[str, str]) -> str:
-    """used $1.61, 212,480 tokens and 31 calls, model large."""
+    """As in: used $1.61, 212,480 tokens, 31 calls, model large."""
     amounts = {unit: float(facts.get(unit) or 0.0) for unit in UNITS}
     shown = [figures.money(amounts.pop("usd"))] if amounts["usd"] else []
     amounts.pop("usd", None)
@@ -85,7 +85,7 @@ def _is_often(entry: Entry) -> bool:
     return entry.kind in kinds.ROWS and kinds.ROWS[entry.kind].often
 
 
-def _together(entries: list[Entry]) -> list[list[Entry]]:
+def _grouped(entries: list[Entry]) -> list[list[Entry]]:
     """Consecutive steps that succeeded form one group; every other entry is alone."""
     groups: list[list[Entry]] = []
     before = False
@@ -136,7 +136,7 @@ def _shown(name: str, text: str) -> str:
             return duration.show(float(text))
         if name == "again_at":
             return time_of(float(text))
-        if name == "target":  # a path of this machine is shown without the machine
+        if name == "target":  # a path on this machine is shown without the machine's id
             return text.replace(f"//{identity.machine()}/", "///", 1)
         if name == "landed" and len(text) == _COMMIT:
             return text[:_SHORT]

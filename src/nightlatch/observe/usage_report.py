@@ -21,15 +21,15 @@ from .reader import StoreReader
 BY = ("job", "day", "model", "step", "agent", "kind", "tag", "host")
 REPORTED = ("step", "agent", "kind")  # only single reports have these, and they are removed with their runs
 WITH_REPORTED = (*REPORTED, "job", "model", "tag")
-_COMPUTED = ("=", "+", "-", "@", "\t", "\r")  # how a formula begins
-_DAYS = 14  # that a sparkline shows, and from which the pace is computed
-_RUNS = 20  # from which the usual run, a median, is computed
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes text that begins so for a formula
+_DAYS = 14  # shown in a sparkline; the pace is computed from them
+_RUNS = 20  # whose median is the usual run
 _COLUMNS = ("runs", FAILED, "elapsed", "items", *UNITS)
 
 
 @value(frozen=True, kw_only=True)
 class UsageRow:
-    by: tuple[str, ...]  # what it is the sum of, in the report's order
+    by: tuple[str, ...]  # the job, day, model… that is summed, in the order of the report's `by`
     amounts: Amounts
     runs: int = 0
     failed: int = 0
@@ -65,7 +65,7 @@ class UsageReport:
         return [unit for unit, amount in self.total.amounts.by_unit().items() if amount]
 
     def facts(self) -> list[dict[str, object]]:
-        """As JSON has it, a row each."""
+        """The fields of the JSON output, for each row."""
         return [
             {
                 "version": 1,
@@ -90,14 +90,14 @@ def report(
     until: str = NO_END,
     usual: int | None = None,
 ) -> UsageReport:
-    """`since`, `until`: days of the ledger's zone, both included. `usual`: how many jobs get the median of a run, the
-    dearest first; None: all."""
+    """What was used, summed by these columns. `since`, `until`: days in the ledger's zone, both included. `usual`: for
+    how many jobs, the dearest first, the usual run is computed; None: all."""
     if _is_reported(by):
         sums = _reported(reader, by, job, since, until)
     else:
         sums = reader.ledger.history.sums(by, _COLUMNS, job=job, since=since, until=until)
-    size, none = len(by), (0,) * len(_COLUMNS)
-    total = _row((), tuple(map(sum, zip(*(row[size:] for row in sums), strict=True))) or none)
+    size, zeros = len(by), (0,) * len(_COLUMNS)
+    total = _row((), tuple(map(sum, zip(*(row[size:] for row in sums), strict=True))) or zeros)
     if "model" in by or "tag" in by:  # runs are counted in rows without a model or tag: leave those out
         sums = [row for row in sums if any(row[size + len(_COLUMNS) - len(UNITS) :])]
     unit = next((name for name, amount in total.amounts.by_unit().items() if amount), "usd")
@@ -122,7 +122,7 @@ def as_csv(found: UsageReport) -> str:
     writer.writerow(names)
     for row in found.facts():
         cells = [row[name] for name in names]
-        writer.writerow([f"'{one}" if isinstance(one, str) and one[:1] in _COMPUTED else one for one in cells])
+        writer.writerow([f"'{one}" if isinstance(one, str) and one[:1] in _FORMULA_STARTS else one for one in cells])
     return out.getvalue()
 
 
@@ -137,9 +137,9 @@ def pace(reader: StoreReader, job: str | None = None) -> Pace | None:
     if not used:
         return None
     lately = [usd for day, usd in days.items() if day > (today - timedelta(days=_DAYS)).isoformat()]
-    known = (today - date.fromisoformat(min(days))).days + 1  # a job may be younger than fourteen days
+    days_known = (today - date.fromisoformat(min(days))).days + 1  # a job may be younger than fourteen days
     left = monthrange(today.year, today.month)[1] - today.day
-    return Pace(month=today.strftime("%B"), used=used, expected=used + left * sum(lately) / min(known, _DAYS))
+    return Pace(month=today.strftime("%B"), used=used, expected=used + left * sum(lately) / min(days_known, _DAYS))
 
 
 def _is_reported(by: Sequence[str]) -> bool:

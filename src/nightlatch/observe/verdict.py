@@ -19,11 +19,11 @@ Clock = Callable[[float], str]  # a moment as 02:51, in the ledger's time zone
 CALM, DECIDE, ALARM = "calm", "decide", "alarm"  # green, amber, red
 
 LAPSED = "lapsed"
-ENOUGH_RUNS = 12  # of history, before anything is called usual
-ENOUGH_REPORTS = 3  # of progress, before there is a pace
+ENOUGH_RUNS = 12  # in the history, before anything is called usual
+ENOUGH_REPORTS = 3  # of progress, before an end is forecast from them
 LIKE = 0.15  # a smaller difference still counts as usual
 _NEARLY_ALL = 0.8  # the share of a rise from which one job has "nearly all" of it
-_LONGEST = 200  # characters of a reported text
+_LONGEST = 200  # characters; a longer reported text is cut
 
 
 @value(frozen=True, kw_only=True)
@@ -42,22 +42,22 @@ class Night:
 
     slots: int = 0  # that were due
     slots_ran: int = 0
-    ended: int = 0  # runs; reported where there are no schedules
-    well: int = 0
+    ended: int = 0  # runs; shown only if no slots were due
+    well: int = 0  # runs that succeeded
     need_you: int = 0
     alarming: int = 0  # how many of these are more than an approval: failed, in doubt and so on
     usd: float = 0.0
     usual_usd: float | None = None  # None: too little history
-    weekday: str = ""  # Sunday
+    weekday: str = ""  # such as Sunday
     risen: str = ""  # the job with the largest part of the rise
-    risen_share: float = 0.0  # its part
+    risen_share: float = 0.0  # that part, 0 to 1
     refused: int = 0
     journal_intact: bool | None = None  # None: not verified
-    journal_broken_at: str = ""  # entry 812 of articles
+    journal_broken_at: str = ""  # such as: entry 812 of articles
 
 
 def night(seen: Night) -> Headline:
-    """The beginning of a page."""
+    """The headline of the page, mail or digest about a night."""
     broken = seen.journal_intact is False
     first = [f"The journal is broken at {_text(seen.journal_broken_at) or 'an unknown entry'}."] if broken else []
     return Headline(
@@ -140,7 +140,7 @@ class RunFacts:
     status: str
     now: float
     attempt: int = 0
-    tries: int = 0  # how many there may be
+    tries: int = 0  # how many are allowed
     started: float | None = None
     ended: float | None = None
     again_at: float | None = None  # when the next try is due
@@ -175,7 +175,7 @@ def tone_of(status: str) -> str:
 
 
 def expected_end(seen: RunFacts) -> float | None:
-    """When it will be done at this pace; None: there is no pace yet."""
+    """When the run will be done at its present pace; None: too few reports to tell."""
     if not seen.total or not seen.done or seen.started is None or seen.reports < ENOUGH_REPORTS:
         return None
     return seen.started + (seen.now - seen.started) * seen.total / seen.done
@@ -306,7 +306,7 @@ def job(name: str, *, runs: int, well: int, dearer: Dearer | None = None) -> Hea
 
 
 def usage(usd: float, within: str, *, dearer: Dearer | None = None) -> Headline:
-    """$139.42 in 30 days. articles has cost 2.9 × the usual since Friday."""
+    """As in: $139.42 in 30 days. articles has cost 2.9 × the usual since Friday."""
     first = f"{money(usd)} in {within}." if usd else f"Nothing was used in {within}."
     if not dearer:
         return Headline(sentence=first)

@@ -9,7 +9,7 @@ from ..core import checks
 from ..core.passwords import hide_password, without_password
 from ..database import dsn
 from ..errors import StoreUnreachable, UsageError
-from ..system import storage
+from ..system import preload, storage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,6 +122,7 @@ def shared(url: str | None = None) -> Store:
 
 
 def _sqlite(url: str) -> Store:
+    preload.load(preload.STORE)
     from ..database.sqlite import SqliteDatabase
     from .sql import SqlStore
 

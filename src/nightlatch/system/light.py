@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from hashlib import sha256
     from importlib.machinery import SourceFileLoader
+    from importlib.util import module_from_spec
     from typing import Any
     from weakref import ref
 
@@ -48,6 +49,10 @@ else:
             return ref
         if name == "sha256":
             return _sha256()
+        if name == "module_from_spec":
+            import _frozen_importlib
+
+            return _frozen_importlib.module_from_spec
         if name in ("SourceFileLoader", "spec_from_file_location"):
             import _frozen_importlib_external
 
@@ -137,6 +142,7 @@ __all__ = [
     "dumps",
     "encoder",
     "loads",
+    "module_from_spec",
     "prctl",
     "ref",
     "sha256",

@@ -1,4 +1,4 @@
-"""Access to the pages: an unguessable path, codes for one use, and sessions. Kept as private files beside the store, so
+"""Access to the pages: an unguessable path, single-use codes, and sessions. Kept as private files beside the store, so
 that `nightlatch open` can make a code for a server in another process, and a restarted server knows its sessions.
 
 Cookies ignore ports: one for 127.0.0.1 goes to every server on that address. So the session's cookie is bound to an
@@ -46,17 +46,17 @@ class Access:
                         return found
             except FileNotFoundError:
                 pass
-            durable.replace(path, secrets.token_urlsafe(24).encode())  # of two at once the last one counts for both
+            durable.replace(path, secrets.token_urlsafe(24).encode())  # of two writers, the last one counts for both
 
     def new_code(self, *, read_only: bool) -> str:
-        """Good for one session, within a minute."""
+        """A code that opens one session, within a minute."""
         self._sweep()
         code = secrets.token_urlsafe(24)
         self._put(_CODES, code, {"read_only": read_only, "until": clock.wall() + CODE_LASTS})
         return code
 
     def redeem(self, code: str) -> str | None:
-        """A new session's token for a code; None if it is unknown, used or too old."""
+        """The token of a new session; None if the code is unknown, used or too old."""
         found = self._take(_CODES, code)
         if found is None or found["until"] < clock.wall():
             return None
@@ -99,10 +99,10 @@ class Access:
         durable.remove(os.path.join(self._folder, _PORTS, str(port)))
 
     def ports(self) -> list[int]:
-        """The noted ports; a server that was killed may be gone from its port."""
+        """The noted ports; that of a killed server stays noted."""
         return sorted(int(name) for name in os.listdir(os.path.join(self._folder, _PORTS)) if name.isdecimal())
 
-    # ── files named by the hash of their secret: a listing of the folder opens nothing ──
+    # ── files named by the hash of their secret: listing the folder reveals no secret ──
 
     def _put(self, kind: str, secret: str, facts: dict[str, Any]) -> None:
         durable.replace(self._path(kind, secret), json.dumps(facts).encode())
@@ -116,7 +116,7 @@ class Access:
             return None
 
     def _take(self, kind: str, secret: str) -> dict[str, Any] | None:
-        """Read and remove it; of two callers at once, the one that removes the file gets it."""
+        """Read and remove the file; of two callers at once, only the one that removes it gets the facts."""
         found = self._read(kind, secret)
         if found is None:
             return None

@@ -1,4 +1,4 @@
-"""What a person decides on a page: through the same functions as the command line, journaled with a name.
+"""What a person decides on a page: through the same functions as the command line, journaled with the person's name.
 
 Each form carries the state that it was drawn from. If that has changed, nothing is done, and the page says what
 happened meanwhile (409). What cannot be undone needs a second confirmation.
@@ -36,7 +36,7 @@ from . import words
 from .guard import FORM
 from .site import Site
 
-_WAIT = 5.0  # seconds for a lease that is held
+_WAIT = 5.0  # seconds to wait for a lease that is held
 
 
 class MovedOn(Exception):
@@ -45,8 +45,8 @@ class MovedOn(Exception):
 
 @value(frozen=True, kw_only=True)
 class Action:
-    do: Callable[[StoreReader, dict[str, str]], str]  # returns where to go, below the prefix; "": back
-    ask: Callable[[dict[str, str]], tuple[str, str, str]] | None = None  # (title, text, button)
+    do: Callable[[StoreReader, dict[str, str]], str]  # returns the path to show next; "": the page before
+    ask: Callable[[dict[str, str]], tuple[str, str, str]] | None = None  # the confirmation: (title, text, button)
 
 
 class Actions:
@@ -93,7 +93,7 @@ class Actions:
         raise web.HTTPSeeOther(f"{site.base}{to}" if to else back)
 
     def _retry(self, reader: StoreReader, form: dict[str, str]) -> str:
-        run = _unmoved(reader, form)
+        run = _unchanged_run(reader, form)
         again = open_for(reader.url).retry(run.id, person(), seen=seen(run))
         if run.job in self._site.configured():
             _start(reader, "run", run.job, *(["--slot", run.slot] if run.slot else ["--key", run.key]))
@@ -104,7 +104,7 @@ class Actions:
         if job not in self._site.configured():
             raise UsageError(f"{job} is not a job of the nightlatch.toml that the pages use")
         if slot:
-            _unmoved_row(reader, form)
+            _expect_unchanged_row(reader, form)
         _start(reader, "run", job, *(["--slot", slot] if slot else []))
         return f"job/{job}"
 
@@ -121,7 +121,7 @@ class Actions:
         return f"run/{run.id}"
 
     def _promote(self, reader: StoreReader, form: dict[str, str]) -> str:
-        _unmoved_row(reader, form)
+        _expect_unchanged_row(reader, form)
         typed = _command(reader, "promote", form.get("job", ""))
         done = subprocess.run(**typed, capture_output=True, text=True, timeout=60, check=False)
         if done.returncode:
@@ -132,7 +132,7 @@ class Actions:
 # ── a run ──
 
 
-def _unmoved(reader: StoreReader, form: dict[str, str]) -> RunRow:
+def _unchanged_run(reader: StoreReader, form: dict[str, str]) -> RunRow:
     run = reader.run(form.get("run", ""))
     if seen(run) != form.get("seen"):
         raise MovedOn(_meanwhile(reader, run))
@@ -146,7 +146,7 @@ def _meanwhile(reader: StoreReader, run: RunRow) -> str:
 
 
 def _cancel(reader: StoreReader, form: dict[str, str]) -> str:
-    run = _unmoved(reader, form)
+    run = _unchanged_run(reader, form)
     ledger = open_for(reader.url)
     approval.cancel(reader.store, ledger, run, lambda: ledger.request_cancel(run.id, person(), seen=seen(run)))
     return f"run/{run.id}"
@@ -165,7 +165,7 @@ def _resolve(reader: StoreReader, form: dict[str, str]) -> str:
     if outcome not in decide.OUTCOMES:
         raise UsageError("an outcome is done, failed or again")
     if "run" in form:
-        run = _unmoved(reader, form)
+        run = _unchanged_run(reader, form)
         decide.resolve(run, outcome, person(), ledger=open_for(reader.url), store=reader.store, wait=_WAIT)
         return f"run/{run.id}"
     key, scope, of_batch, job = (form.get(name, "") for name in ("key", "scope", "batch", "job"))
@@ -208,7 +208,7 @@ def _ask_resolve(form: dict[str, str]) -> tuple[str, str, str]:
 # ── a job ──
 
 
-def _unmoved_row(reader: StoreReader, form: dict[str, str]) -> None:
+def _expect_unchanged_row(reader: StoreReader, form: dict[str, str]) -> None:
     row = read_row(reader.store, form.get("job", ""))
     if row is None or row.id != form.get("seen"):
         due = f" Its next slot is {name_of(row.next_due)}." if row and row.next_due else ""
@@ -222,7 +222,7 @@ def _slots(reader: StoreReader, form: dict[str, str]) -> JobSlots:
 def _skip(reader: StoreReader, form: dict[str, str]) -> str:
     from datetime import datetime
 
-    _unmoved_row(reader, form)
+    _expect_unchanged_row(reader, form)
     try:
         slot = datetime.fromisoformat(form.get("slot", "")).timestamp()
     except ValueError:
@@ -240,13 +240,13 @@ def _ask_skip(form: dict[str, str]) -> tuple[str, str, str]:
 
 
 def _pause(reader: StoreReader, form: dict[str, str]) -> str:
-    _unmoved_row(reader, form)
+    _expect_unchanged_row(reader, form)
     _slots(reader, form).pause()
     return f"job/{form.get('job', '')}"
 
 
 def _unpause(reader: StoreReader, form: dict[str, str]) -> str:
-    _unmoved_row(reader, form)
+    _expect_unchanged_row(reader, form)
     _slots(reader, form).unpause()
     return f"job/{form.get('job', '')}"
 
@@ -269,6 +269,6 @@ def _start(reader: StoreReader, *typed: str) -> None:
 
 def _command(reader: StoreReader, *typed: str) -> dict[str, Any]:
     config = place.find()
-    words_of = [sys.executable, "-m", "nightlatch", *(["--config", config] if config else []), *typed]
+    args = [sys.executable, "-m", "nightlatch", *(["--config", config] if config else []), *typed]
     env = {**os.environ, stores.ENV: reader.url}  # not as an argument, which other users see: it may hold a password
-    return {"args": words_of, "cwd": os.path.dirname(config) or None, "stdin": subprocess.DEVNULL, "env": env}
+    return {"args": args, "cwd": os.path.dirname(config) or None, "stdin": subprocess.DEVNULL, "env": env}

@@ -1,4 +1,4 @@
-"""A person's choices, as buttons: each is a form that carries the state it was drawn from (rule 59)."""
+"""A person's choices, as buttons: each is a form that carries the state it was drawn from."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..observe.reader import NEEDS_DECISION, StoreReader
 from ..observe.run_views import is_overdue
 from ..runtime.supervisor.leases import unsealed
 
-GO, STOP = "go", "stop"  # prominent; ends something
+GO, STOP = "go", "stop"  # kinds: prominent, and one that ends something
 
 
 @value(frozen=True, kw_only=True)
@@ -21,11 +21,11 @@ class Button:
     action: str = ""  # "": a link
     kind: str = ""
     fields: tuple[tuple[str, str], ...] = ()
-    href: str = ""  # below the prefix
+    href: str = ""  # of a link, below the prefix
 
 
 def of_run(reader: StoreReader, run: RunRow, status: str) -> list[Button]:
-    """The likeliest first. What cannot be undone is never prominent."""
+    """The run's buttons, the likeliest first. One that cannot be undone is never prominent."""
     about = (("run", run.id), ("seen", seen(run)))
 
     def button(label: str, action: str, kind: str = "", **more: str) -> Button:

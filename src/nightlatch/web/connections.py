@@ -1,7 +1,7 @@
-"""Connections within limits. aiohttp waits for ever for the end of a header; here it has a deadline and a size.
+"""Connections within limits. aiohttp waits for ever for the end of a header; here headers have a deadline and a size.
 
-When there are too many connections, the oldest one that has not sent a whole header goes: five hundred that say nothing
-keep nobody out.
+When there are too many connections, the oldest one that has not sent a whole header is aborted: five hundred silent
+connections keep nobody out.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class OpenConnections:
 
 
 class Bounded(asyncio.Protocol):
-    """One connection, in front of aiohttp's protocol, to which it passes everything on."""
+    """One connection: checks its headers, and passes everything on to aiohttp's protocol."""
 
-    def __init__(self, all_of_them: OpenConnections, inner: asyncio.Protocol) -> None:
-        self._all, self._inner = all_of_them, inner
+    def __init__(self, open_connections: OpenConnections, inner: asyncio.Protocol) -> None:
+        self._all, self._inner = open_connections, inner
         self._transport: asyncio.Transport | None = None
         self._seen = b""
         self._timer: asyncio.TimerHandle | None = None
-        self.silent = True  # no whole header has come yet
+        self.silent = True  # waiting for a whole header
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -86,7 +86,7 @@ class Bounded(asyncio.Protocol):
 
     def abort(self) -> None:
         if self._transport:
-            self._all.drop(self._transport)  # at once: many may come before the loop gets to its end
+            self._all.drop(self._transport)  # at once: many may connect before the loop calls connection_lost
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -1,4 +1,4 @@
-"""Templates: rendered on the server with autoescape, and everything that was reported made printable first."""
+"""Templates: rendered on the server with autoescape; reported text is made printable first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def shown(value: object) -> object:
 
 
 def twin(command: str) -> Markup:
-    """The same command in a shell, copied by a click."""
+    """A button that copies the command that does the same in a shell."""
     return Markup(
         '<button type="button" class="twin" data-command="{0}" title="Copy: the same in a shell">'
         "<span>{0}</span></button>"
@@ -30,7 +30,7 @@ def twin(command: str) -> Markup:
 
 
 def environment() -> Environment:
-    made = Environment(
+    templates = Environment(
         loader=FileSystemLoader(os.path.join(FOLDER, "templates")),
         autoescape=True,
         undefined=StrictUndefined,
@@ -39,15 +39,15 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters["verbatim"] = _verbatim
-    made.filters["lines"] = _lines
-    made.globals.update(
+    templates.filters["verbatim"] = _verbatim
+    templates.filters["lines"] = _lines
+    templates.globals.update(
         icon=svg.icon, meter=svg.meter, spark=svg.spark, twin=twin, look=words.look, money=figures.money,
         count=figures.count, span=figures.span, about=figures.about, emphasis=words.emphasis,
         story_line=story_line, short=words.short, hash_of=words.hash_of, tail_of=words.tail_of,
         used=words.used, command=advice.command, number_word=figures.number_word, short_tokens=words.with_short_tokens,
     )  # fmt: skip
-    return made
+    return templates
 
 
 def moment(calendar: Calendar, at: float, text: str = "") -> Markup:
@@ -68,7 +68,7 @@ def story_line(text: str) -> Markup:
 
 
 def _lines(text: str) -> Markup:
-    """Text of several lines, each of which was made printable."""
+    """The text with its line breaks; each line must be printable already."""
     return Markup("\n").join(text.split("\n"))
 
 

@@ -29,7 +29,7 @@ HEADERS = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    # No other origin sees the path, nor another port; with `no-referrer` the origin of our own forms would be `null`.
+    # No other origin, not even another port, sees the path. With `no-referrer`, our forms' origin would be `null`.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -47,7 +47,7 @@ class Guard:
 
     @property
     def origins(self) -> set[str]:
-        """Where a form of ours may come from."""
+        """The origins that our forms may be sent from."""
         return {f"http://{name}:{self.port}" for name in LOOPBACK} | ({self._url} if self._url else set())
 
     @property
@@ -66,13 +66,13 @@ class Guard:
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         connection = self.connections.of(request.transport) if self.connections else None
         try:
-            response = await self._answered(request, handler)
+            response = await self._checked(request, handler)
         finally:
             if connection:
                 connection.next_request()
         return response
 
-    async def _answered(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _checked(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             self._check_host(request)
             if request.path == METRICS:
@@ -94,8 +94,8 @@ class Guard:
         return _with_headers(response)
 
     def _session(self, request: web.Request) -> Session | None:
-        """By the first valid cookie of our name: a server at another port may have set the same name for every path,
-        and then a browser sends both, ours first."""
+        """The session of the first valid cookie with our name. A server at another port may have set a cookie of the
+        same name for every path: then a browser sends both, ours first."""
         for part in request.headers.get("Cookie", "").split(";"):
             name, _, token = part.strip().partition("=")
             if name == COOKIE and (session := self._access.session(token)):
@@ -159,6 +159,6 @@ def _with_headers(response: web.StreamResponse) -> web.StreamResponse:
 
 
 def _is_open(request: web.Request) -> bool:
-    """May it be read without a session? A code and the static files may."""
+    """May the path be read without a session? Only codes and static files may."""
     parts = request.path.lstrip("/").split("/")
     return request.method == "GET" and len(parts) == 3 and parts[1] in ("open", "static")

@@ -24,8 +24,8 @@ from .jobs import RUNS, schedule_of
 from .words import Calendar
 
 _RUNS = 30  # rows of the table
-_SLOTS = 40
-_DAYS = 30
+_SLOTS = 40  # slot records
+_DAYS = 30  # of slots
 
 
 def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:

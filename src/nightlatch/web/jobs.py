@@ -1,4 +1,4 @@
-"""Jobs: stage, the last 60 runs, the last, the next, the usual time, and what 30 days cost."""
+"""Jobs: stage, the last 60 runs, the newest and the next one, the usual time, and the cost of 30 days."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from .upcoming import USUAL
 RUNS = 60
 DAYS = 30
 ORDERS = {"need": "what needs you first", "name": "by name", "cost": "by cost"}
-_DAYS = {"*": " every day", "1-5": ", Mon to Fri", "MON-FRI": ", Mon to Fri"}
-_MOST = 100  # jobs of a page
-_KEPT = 60.0  # seconds
+_WEEKDAYS = {"*": " every day", "1-5": ", Mon to Fri", "MON-FRI": ", Mon to Fri"}
+_MOST = 100  # jobs on a page
+_KEPT = 60.0  # seconds before the costs are read again
 
 
 @value(frozen=True, kw_only=True)
 class KnownJob:
-    """The facts of a job for the order and the sentence."""
+    """What the order of the jobs and the page's sentence depend on."""
 
     name: str
     stage: str
@@ -51,7 +51,7 @@ class JobRow:
 
 
 def page(reader: StoreReader, order: str, after: str = "") -> dict[str, Any]:
-    """The hundred jobs after `after` in this order."""
+    """One page of jobs in this order, beginning after the job `after`."""
     history = reader.ledger.history
     rows = {row.job: row for row in all_rows(reader)}
     today = date.fromisoformat(history.day(clock.wall()))
@@ -84,7 +84,8 @@ def page(reader: StoreReader, order: str, after: str = "") -> dict[str, Any]:
 
 
 def sentence(found: list[KnownJob]) -> tuple[list[tuple[str, str]], str]:
-    """9 run unattended, 2 are supervised, 1 is paused: the parts with their colours; and the jobs that failed last."""
+    """As in: 9 run unattended, 2 are supervised, 1 is paused. Returns these parts with their colours, and a sentence
+    about the jobs whose last run did not succeed."""
     if not found:
         return [("There are no jobs yet", "")], ""
     paused = [one for one in found if one.paused]
@@ -149,8 +150,8 @@ def schedule_of(row: Row | None, ledger_zone: str = "UTC") -> str:
 def _in_words(schedule: str) -> str:
     """02:00 every day; a less simple schedule stays as it is written."""
     match schedule.split():
-        case [minute, hour, "*", "*", days] if minute.isdecimal() and hour.isdecimal() and days in _DAYS:
-            return f"{int(hour):02}:{int(minute):02}{_DAYS[days]}"
+        case [minute, hour, "*", "*", days] if minute.isdecimal() and hour.isdecimal() and days in _WEEKDAYS:
+            return f"{int(hour):02}:{int(minute):02}{_WEEKDAYS[days]}"
         case [minute, "*", "*", "*", "*"] if minute.isdecimal():
             return f"every hour, {int(minute)} past" if int(minute) else "every hour"
     return schedule

@@ -1,4 +1,4 @@
-"""Journal: what happened, by time or by chain; is it whole; and which alerts were sent."""
+"""Journal: what happened, by time or by chain; whether it is intact; and which alerts were sent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..observe.run_views import entry_facts
 from ..observe.timeline import sentence
 from ..system import clock
 
-_SHOWN = 100
+_SHOWN = 100  # entries
 _MONTH = 30 * 86400.0
 
 
@@ -23,7 +23,7 @@ class Filter:
     job: str = ""
     run: str = ""
     kind: str = ""
-    before: int = 0  # entries of the chain before this one
+    before: int = 0  # only entries of the chain with a lower number; 0: all
 
 
 def page(reader: StoreReader, wanted: Filter, verify: bool) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def page(reader: StoreReader, wanted: Filter, verify: bool) -> dict[str, Any]:
 
 
 def _entries(reader: StoreReader, wanted: Filter) -> list[Entry]:
-    """Of a chain by key; of all of them what happens rarely, by time."""
+    """The newest entries of one chain; without a chain, the newest of the rare kinds on all chains."""
     history = reader.ledger.history
     if wanted.job or wanted.run:
         chain = job_chain(wanted.job) if wanted.job else reader.run(wanted.run).id

@@ -12,22 +12,22 @@ from ..observe.timeline import sentence
 from ..system import clock
 from . import svg
 
-_MOST = 200
+_MOST = 200  # leases shown
 _WEEK = 7 * 86400.0
 
 
 def page(reader: StoreReader, every: bool) -> dict[str, Any]:
     now = clock.wall()
     found = lease_views.every(reader.store)
-    plain = [one for one in found if every or not one.record.name.startswith("once:")]
-    plain.sort(key=lambda one: (not one.record.grant, one.record.name))
+    wanted = [one for one in found if every or not one.record.name.startswith("once:")]
+    wanted.sort(key=lambda one: (not one.record.grant, one.record.name))
     held = [one for one in found if one.record.grant]
     lapsed = [one for one in held if one.record.left is not None and one.record.left <= 0]
     refused = reader.ledger.history.rare(kinds.REFUSED, since=now - _WEEK, most=100)
     return {
-        "rows": [_row(reader, one) for one in plain[:_MOST]],
-        "more": max(len(plain) - _MOST, 0),
-        "hidden": len(found) - len(plain),
+        "rows": [_row(reader, one) for one in wanted[:_MOST]],
+        "more": max(len(wanted) - _MOST, 0),
+        "hidden": len(found) - len(wanted),
         "held": len(held),
         "lapsed": len(lapsed),
         "refused": [(one.at, one.facts.get("run", ""), sentence(one)) for one in refused],

@@ -1,4 +1,4 @@
-"""A run's page, live: output by server-sent events, resumed at the byte, and an event when the rest of it changed."""
+"""Server-sent events for a run's page: its output, resumed at any byte, and a notice when the rest has changed."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .site import Site
 
 STREAMS = 40  # at once
 _LOOK_EVERY = 0.5  # seconds
-_LOOK_AT_QUIET = 1.5
+_LOOK_AT_QUIET = 1.5  # seconds
 _QUIET = 2.0  # seconds without news, after which the run is read less often
 _BEAT = 15.0  # seconds without news before a heartbeat
-PATIENCE = 30.0  # seconds for a client that does not read
+PATIENCE = 30.0  # seconds that a write waits for a client that does not read
 _AGAIN = 2000  # ms before a browser reconnects
 
 
 async def send(response: web.StreamResponse, data: bytes) -> None:
-    """Raises `TimeoutError` if the client does not read."""
+    """Write to the client. Raises `TimeoutError` if it does not read."""
     async with asyncio.timeout(PATIENCE):
         await response.write(data)
 

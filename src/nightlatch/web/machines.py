@@ -1,4 +1,5 @@
-"""Each machine above the night: awake where something of it was seen, asleep where its daemon noted so on waking."""
+"""A row for each machine above the night's timeline: awake from its first activity to its last, and asleep where its
+scheduler noted so on waking."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class MachineRow:
 
 
 class Machines:
-    """What was seen of each, collected while a night is drawn."""
+    """When each machine was active or asleep, collected while a night is drawn."""
 
     def __init__(self, reader: StoreReader, begin: float, end: float) -> None:
         self._begin, self._end = begin, end
@@ -36,14 +37,14 @@ class Machines:
                 self.see(host, until - slept, until)
 
     def see(self, host: str, begin: float, end: float) -> None:
-        """It did something then."""
+        """The machine was active from `begin` to `end`."""
         if host and end >= self._begin and begin < self._end:
             first, last = self._seen.get(host, (begin, end))
             self._seen[host] = min(first, begin), max(last, end)
 
     def rows(self, track: Track, now: float | None) -> list[MachineRow]:
         if now is not None and self._seen:
-            self.see(identity.host(), now, now)  # it draws this
+            self.see(identity.host(), now, now)  # this machine is awake: it draws the page
         return [self._row(host, track) for host in sorted(self._seen)[:_MOST]]
 
     def _row(self, host: str, track: Track) -> MachineRow:

@@ -1,5 +1,5 @@
-"""One made-up night, through the ledger's own verbs at a clock that is set: for `nightlatch demo --pages`, pictures and
-tests. The process that makes it shows it later, or not at all: its clock is put back at the end."""
+"""One made-up night, written with the ledger's own verbs while the clock is set to each moment: for `nightlatch demo
+--pages`, pictures and tests. The clock is put back at the end."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from ..system import clock, durable, identity
 
 _DAY, _HOUR, _MINUTE = 86400.0, 3600.0, 60.0
 _EVENING = 9.2  # hours ago the night began
-_NIGHTS = 60  # before it
-_DEAR = 4  # of them, since articles costs more
+_NIGHTS = 60  # of history before it
+_DEAR = 4  # of these, the last ones, in which articles costs more
 # job → (hour of the night, minutes, usd)
 _EVERY_NIGHT = {
     "thumbnails": (1.2, 41, 0.0),
@@ -38,7 +38,7 @@ _EVERY_NIGHT = {
     "digest": (8.0, 3, 0.0),
     "translate": (8.5, 69, 1.37),
 }
-_TOKENS = {"opus-4-5": 27_000}  # for a dollar
+_TOKENS = {"opus-4-5": 27_000}  # model → tokens for a dollar
 _COMMANDS = {"articles": "claude -p @prompts/article.md", "refactor-agent": "claude -p @prompts/refactor.md"}
 
 
@@ -52,7 +52,7 @@ class MadeUp:
     # ── the clock ──
 
     def hour(self, hours: float) -> float:
-        """A moment of the night, by hours after its beginning."""
+        """The moment so many hours after the night began."""
         return self._now - _EVENING * _HOUR + hours * _HOUR
 
     def clock(self) -> float:
@@ -120,7 +120,7 @@ class MadeUp:
 
     def row(self, job: str, schedule: str, next_in: float, **more: object) -> None:
         due = float(round((self._now + next_in) / 60) * 60)
-        if schedule and not schedule.startswith("every"):  # the night ends now, whatever the hour is
+        if schedule and not schedule.startswith("every"):  # the night ends now, at any hour: move the schedule with it
             _, hour, *days = schedule.split()
             at = time.gmtime(due)
             schedule = " ".join([str(at.tm_min), "*" if hour == "*" else str(at.tm_hour), *days])
@@ -137,7 +137,7 @@ class MadeUp:
     # ── the night ──
 
     def history(self, nights: int, calm: bool) -> None:
-        """The nights before, so that something is usual."""
+        """The nights before, so that there is a usual level."""
         for night in range(nights, 0, -1):
             back = self.hour(0) - night * _DAY
             for job, (hour, minutes, usd) in _EVERY_NIGHT.items():
@@ -189,7 +189,7 @@ class MadeUp:
             self.ran(job, self.hour(begin), minutes * _MINUTE, usd=usd, model="sonnet-4-5" if usd else "", host=host)
 
     def _links(self, *, calm: bool = False) -> None:
-        """Every half hour. One failed, which a person has seen; another was collapsed into a later one."""
+        """A run every half hour. One failed and was acknowledged; one slot was collapsed into a later one."""
         for half in range(18):
             begin = self.hour(half / 2)
             if calm:
@@ -219,7 +219,7 @@ class MadeUp:
         self.ran("index-search", self.hour(9), 4 * _MINUTE, host="macbook")
 
     def _articles(self) -> None:
-        """Lost with a laptop that fell asleep, taken over, and the late write refused."""
+        """An attempt is lost when its laptop falls asleep; mini takes over, and the laptop's late write is refused."""
         hour = self.hour
         run = self.open("articles", hour(4), "claude -p @prompts/article.md")
         self.seal(run, hour(4) + 1, "macbook", _bounds("1h", "4"))
@@ -262,7 +262,7 @@ class MadeUp:
             self._ledger.refused_starts.add("articles", BUDGET, f"{why} with a higher --budget")
 
     def _refactor(self) -> None:
-        """A supervised job that holds what it made until somebody has looked at it."""
+        """A supervised job that holds its writes until a person approves them."""
         begun = self.hour(2.5)
         run = self.open("refactor-agent", begun, _COMMANDS["refactor-agent"])
         writer = self.seal(run, begun + 1, facts=_bounds("2h", "4"))
@@ -290,7 +290,7 @@ class MadeUp:
         self._print(run.id, ("connected to smtp.example.net", "sending to 2,318 subscribers"))
 
     def _translate(self) -> None:
-        """It runs, under a lease that somebody holds."""
+        """A run that is still running, under its lease."""
         begun = self.hour(8.5)
         grant = identity.new_id()
         self._store.acquire("translate", grant, _holder("mini"), _DAY)
@@ -303,7 +303,7 @@ class MadeUp:
         self._print(run.id, tuple(f"chapter {n // 20 + 1}: segment {n % 20 + 1} of 20 translated" for n in range(140)))
 
     def jobs(self, calm: bool) -> None:
-        """What the scheduler knows of them."""
+        """The jobs' rows in the store."""
         paused = Pause(by="ann@mini", at=self._now - 3 * _DAY, reason="the site moves")
         for job, schedule, due in (
             ("articles", "0 2 * * *", 18.8 * _HOUR),
@@ -323,7 +323,7 @@ class MadeUp:
 
 
 def make(url: str, *, calm: bool = False, now: float | None = None, nights: int = _NIGHTS) -> None:
-    """The night up to `now`, in a store that is empty; `calm`: one in which nothing needs anybody."""
+    """Write the night up to `now` into an empty store. `calm`: a night in which nothing needs a person."""
     now = clock.wall() if now is None else now
     night = MadeUp(url, now)
     real: Callable[[], float] = clock.wall

@@ -1,4 +1,4 @@
-"""A past night: the timeline of Now, with what became of every slot, and arrows to go on."""
+"""Any night: the timeline as on Now, what became of every slot, and links to the nights before and after."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .now import split
 from .timeline import Drawing
 from .words import Calendar
 
-_MOST = 200  # runs of a status
+_MOST = 200  # runs of one status
 
 
 def page(reader: StoreReader, calendar: Calendar, day: str, base: str) -> dict[str, Any]:

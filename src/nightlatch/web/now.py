@@ -30,16 +30,16 @@ from .upcoming import upcoming
 from .words import Calendar
 
 NIGHTS = 14
-_ASKS = 30  # rows of what needs a person
+_ASKS = 30  # rows shown of what needs a person
 _URGENT = ("in doubt", "no end reported", "lapsed")
-_WAITS = 10
+_WAITS = 10  # rows shown of what waits
 
 
 @value(frozen=True, kw_only=True)
 class AttentionRow:
     """One row of what needs a person."""
 
-    look: tuple[str, str, str]
+    look: tuple[str, str, str]  # (shape, colour, word)
     title: str
     href: str
     at: float
@@ -98,7 +98,7 @@ def page(
 
 
 def needs_you(reader: StoreReader, seen: Overview, configured: set[str], calendar: Calendar) -> list[AttentionRow]:
-    """The first rows; only as many runs are read as may be among them."""
+    """The most urgent rows. Runs that cannot be among them are not read."""
 
     def order(look: tuple[str, str, str], at: float) -> tuple[bool, float]:
         return look[2] not in _URGENT, -at
@@ -142,7 +142,7 @@ def _twin(reader: StoreReader, one: RunView, offered: list[Button]) -> str:
 
 
 def _of_agent(one: AgentView) -> AttentionRow:
-    """At work at a vendor, unwatched."""
+    """An agent at work at a vendor that nobody watches."""
     return AttentionRow(
         look=words.look(statuses.NEEDS_ATTENTION),
         title=one.row.job,
@@ -155,9 +155,9 @@ def _of_agent(one: AgentView) -> AttentionRow:
 
 
 def _of_decision(one: OpenDecision) -> AttentionRow:
-    known = one.status if one.status in words.LOOKS else statuses.IN_DOUBT
+    status = one.status if one.status in words.LOOKS else statuses.IN_DOUBT
     return AttentionRow(
-        look=words.look(known),
+        look=words.look(status),
         title=one.of if not one.scope.startswith("*") else one.key,
         href="",
         at=one.changed,
@@ -205,7 +205,7 @@ def _of_undelivered(one: Message) -> AttentionRow:
 
 
 def split(sentence: str) -> tuple[str, str]:
-    """What ran, and what needs a person; the second is coloured."""
+    """(what ran, what needs a person): a page colours the second part."""
     head, dot, rest = sentence.partition(". ")
     return (f"{head}.", rest) if dot else (sentence, "")
 
@@ -213,7 +213,7 @@ def split(sentence: str) -> tuple[str, str]:
 def figures(
     reader: StoreReader, calendar: Calendar, facts: verdict.Night, now: float, audit: AuditResult | None
 ) -> list[Figure]:
-    """Each beside its last fourteen nights."""
+    """The four figures of the night, each with a sparkline of the last fourteen days."""
     history = reader.ledger.history
     today = date.fromisoformat(history.day(now))
     days = [(today - timedelta(days=back)).isoformat() for back in reversed(range(NIGHTS))]
@@ -237,7 +237,7 @@ def figures(
         Figure(
             name="Slots" if slots else "Runs ended",
             number=ran,
-            note=_of_slots(facts),
+            note=_slots_note(facts),
             href="jobs",
             spark=svg.spark(list(runs.values()), label="Runs that ended, the last 14 days"),
         ),
@@ -259,14 +259,14 @@ def figures(
     ]
 
 
-def _of_slots(facts: verdict.Night) -> str:
+def _slots_note(facts: verdict.Night) -> str:
     if facts.slots:
         return f"{count(facts.slots - facts.slots_ran)} did not" if facts.slots > facts.slots_ran else "none was missed"
     return f"{count(facts.well)} succeeded" if facts.ended else "nothing ended"
 
 
 def _journal(reader: StoreReader, audit: AuditResult | None) -> Figure:
-    """The journal: called intact only if it was verified."""
+    """The journal is called intact only if it was verified."""
     if audit is not None:
         read = f"{count(audit.entries)} entries in {count(audit.chains)} chains"
         return Figure(

@@ -1,4 +1,4 @@
-"""A run's kept output for a page: its end, a part by line, what was searched for, and what is added, by the byte.
+"""A run's kept output for its page: the last lines, those up to a line, those that a search finds, and what is added.
 
 Output is kept in two files, the older one `output.1`. A place in it is named by the file's inode and the byte: after
 the newer file has become the older one, the place is still found.
@@ -14,7 +14,7 @@ from ..observe.reader import StoreReader
 from ..runtime.supervisor.run import kept_output
 from ..system.strip_ansi import AnsiStripper
 
-SHOWN = 400  # lines of a page
+SHOWN = 400  # lines on a page
 FOUND = 200  # lines that a search shows
 _CHUNK = 1 << 16
 LINE = 4000  # characters of a line that are shown
@@ -25,7 +25,7 @@ _NAMES = ("output.1", "output")
 class OutputLine:
     number: int
     text: str
-    ours: bool = False
+    ours: bool = False  # printed by Nightlatch, not by the command
 
 
 @value(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class Part:
     """Lines, and the place after them."""
 
     lines: tuple[OutputLine, ...]
-    total: int  # lines there are
+    total: int  # lines of the whole output, or up to `until`
     place: str = ""
     first: bool = True  # the part begins at the first line
 
@@ -83,17 +83,17 @@ def find(folder: str, text: str) -> tuple[list[OutputLine], bool]:
 
 
 def added(folder: str, place: str) -> tuple[list[str], str, bool]:
-    """Text that was added after a place, in lines, with the place after it; and whether some in between is gone. The
-    last line may be unfinished; it ends without a newline."""
+    """(lines that were added after `place`, the place after them, whether output in between is lost). A last line that
+    is unfinished has no newline."""
     inode, _, byte = place.partition(":")
     files = _files(folder)
-    known = [index for index, (_, one) in enumerate(files) if one == inode]
-    lost = bool(place) and not known
-    begin = known[0] if known else 0
+    matching = [index for index, (_, one) in enumerate(files) if one == inode]
+    lost = bool(place) and not matching
+    begin = matching[0] if matching else 0
     data, where = b"", place
     for index, (path, one) in enumerate(files[begin:]):
         with open(path, "rb") as file:
-            if index == 0 and known:
+            if index == 0 and matching:
                 file.seek(int(byte) if byte.isdecimal() else 0)
             data += file.read(_CHUNK * 4)
             where = f"{one}:{file.tell()}"
@@ -105,7 +105,7 @@ def added(folder: str, place: str) -> tuple[list[str], str, bool]:
 
 
 def _files(folder: str) -> list[tuple[str, str]]:
-    """(path, inode), the older one first."""
+    """(path, inode) of the files that exist, the older one first."""
     found = []
     for name in _NAMES:
         path = os.path.join(folder, name)
@@ -129,7 +129,7 @@ def _line(number: int, data: bytes) -> OutputLine:
 
 
 def safe(data: bytes) -> str:
-    """Without what a terminal would obey; what else cannot be printed is written out."""
+    """The text without terminal sequences; other unprintable characters are shown as escapes."""
     shown = AnsiStripper()
     text = (shown.feed(data) + shown.end()).decode(errors="replace").rstrip("\n")
     return "".join(printable(part) if part != "\t" else part for part in text.replace("\n", " ⏎ ").split("\x00"))

@@ -107,10 +107,10 @@ class Pages:
         if not wanted.job and not wanted.run:
             raise UsageError("name a job or a run: an export is of one chain")
         headers = {"Content-Type": "application/jsonl", "Content-Disposition": "attachment; filename=journal.jsonl"}
-        return await self._pieces(request, await self._site.read(journal.export, wanted), headers)
+        return await self._streamed(request, await self._site.read(journal.export, wanted), headers)
 
     async def raw(self, request: web.Request) -> web.StreamResponse:
-        """Every byte that is kept, as text that no browser runs."""
+        """All kept output, as text that no browser runs."""
 
         def folder(reader: StoreReader) -> str:
             return output.folder_of(reader, reader.run(request.match_info["run"]).id)
@@ -120,9 +120,9 @@ class Pages:
             "Content-Type": "text/plain; charset=utf-8",
             "Content-Security-Policy": "sandbox; default-src 'none'",
         }
-        return await self._pieces(request, kept_output.read(where), headers)
+        return await self._streamed(request, kept_output.read(where), headers)
 
-    async def _pieces(
+    async def _streamed(
         self, request: web.Request, pieces: Iterator[bytes], headers: dict[str, str]
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={**HEADERS, **headers})
@@ -163,12 +163,12 @@ class Pages:
         raise web.HTTPSeeOther(f"{self._site.base}{to}")
 
     async def open(self, request: web.Request) -> web.Response:
-        """A code becomes a session. The page goes on by itself: a redirect would belong to the program that opened the
-        browser, and a strict cookie does not go with that."""
+        """Exchange a code for a session. The page then loads Now by itself: on a redirect a browser would not send
+        the strict cookie, since another program opened the page."""
         site, moment = self._site, request.loop.time()
         self._failed = [at for at in self._failed if at > moment - 60]
         if len(self._failed) >= _FAILED_LOGINS:
-            raise web.HTTPTooManyRequests(text="Too many codes that were wrong: wait a minute.\n")
+            raise web.HTTPTooManyRequests(text="Too many wrong codes: wait a minute.\n")
         token = site.access.redeem(request.match_info["code"])
         if token is None:
             self._failed.append(moment)

@@ -25,11 +25,11 @@ from .upcoming import usual
 from .waterfall import waterfall
 from .words import Calendar
 
-_DEAR = 1.5  # times the usual
+_DEAR = 1.5  # times the usual cost is called expensive
 _DIFF = 60_000  # characters of a diff that are shown
 _STEPS = (kinds.STEP_BEGUN, kinds.STEP_DONE, kinds.ITEMS_MOVED)
-_STORY = 60  # sentences; a link leads to the others
-_LOUD = {
+_STORY = 60  # sentences shown; a link leads to the others
+_ALWAYS_SHOWN = {  # kinds that are always shown → (shape, colour)
     kinds.LOST: ("lost", "bad"),
     kinds.REFUSED: ("shield", ""),
     kinds.STARTED: ("run", "run"),
@@ -51,12 +51,12 @@ class Sentence:
     shape: str
     kind: str
     text: str
-    brass: bool = False
+    brass: bool = False  # highlighted
 
 
 @value(frozen=True, kw_only=True)
 class Fact:
-    """One field of the sheet."""
+    """One field of the fact sheet."""
 
     name: str
     text: str = ""
@@ -92,7 +92,7 @@ def page(
         "tone": tone,
         "sentence": words.emphasis(headline.sentence, tone),
         "stage": stages.of(row, "") if (row := read_row(reader.store, run.job)) else "",
-        "more": _more(reader, seen, facts, calendar),
+        "more": _reasons(reader, seen, facts, calendar),
         "buttons": buttons.of_run(reader, run, seen.status),
         "twin": _twin(reader, run, seen),
         "sheet": _sheet(reader, calendar, seen, facts),
@@ -114,7 +114,7 @@ def page(
 
 
 def _plan(reader: StoreReader, run: RunRow) -> list[dict[str, str]]:
-    """What would land where, write by write, with its diff."""
+    """The planned writes: what would land where, and its diff."""
     if run.held is None:
         return []
     found = []
@@ -127,18 +127,18 @@ def _plan(reader: StoreReader, run: RunRow) -> list[dict[str, str]]:
 
 
 def safe_text(text: str) -> str:
-    """Several lines, each made printable."""
+    """The text, each line made printable."""
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def _twin(reader: StoreReader, run: RunRow, seen: Details) -> str:
-    """The likeliest command about it."""
+    """The command that a person most likely needs."""
     typed = next((one for one in seen.choices if one.words[0] != "logs"), None) or advice.to("show", run.id)
     return run_views.short_command(reader, run.id, typed)
 
 
-def _more(reader: StoreReader, seen: Details, facts: RunFacts, calendar: Calendar) -> str:
-    """The reasons, in a second paragraph."""
+def _reasons(reader: StoreReader, seen: Details, facts: RunFacts, calendar: Calendar) -> str:
+    """The paragraph below the verdict."""
     run = seen.run
     parts = []
     if seen.status == statuses.RUNNING and facts.started:
@@ -163,7 +163,7 @@ def _more(reader: StoreReader, seen: Details, facts: RunFacts, calendar: Calenda
 
 
 def _left(facts: RunFacts, passed: float) -> str:
-    """, within its bounds: 1h 18m and $2.39 are left"""
+    """As in: ", within its bounds: 1h 18m and $2.39 are left"."""
     left = []
     if facts.timeout:
         left.append(about(max(facts.timeout - passed, 0.0)))
@@ -173,7 +173,7 @@ def _left(facts: RunFacts, passed: float) -> str:
 
 
 def _took_over(seen: Details, facts: RunFacts, calendar: Calendar) -> list[str]:
-    """macbook was lost after 3m 24s; mini took over at 02:14 and needed 37m and $2.84 of $4.00."""
+    """As in: macbook was lost after 3m 24s; mini took over at 02:14 and needed 37m and $2.84 of $4.00."""
     run, ended = seen.run, facts.ended is not None and seen.run.attempt
     needed = about(run.elapsed) if ended and run.elapsed else ""
     if ended and run.usage.usd:
@@ -191,16 +191,16 @@ def _sheet(reader: StoreReader, calendar: Calendar, seen: Details, facts: RunFac
     run = seen.run
     takes, usd = usual(reader, run.job)
     time, progress, paid = gauges(facts)
-    took = _with(time.bound, f"usually {about(takes)}" if takes else "")
+    took = _joined(time.bound, f"usually {about(takes)}" if takes else "")
     rows = [
         Fact(name="Key · slot" if run.slot else "Key", text=seen.key, small=_slot(calendar, run)),
         Fact(name="Time", text=time.now, small=took, meter=time.meter),
     ]
     if facts.ended is None and (facts.done or facts.total):
         note = f"“{words.short(run.message, 60)}”" if run.message else ""
-        rows.append(Fact(name="Progress", text=progress.now, small=_with(progress.bound, note), meter=progress.meter))
+        rows.append(Fact(name="Progress", text=progress.now, small=_joined(progress.bound, note), meter=progress.meter))
     tokens = f"{count(run.usage.tokens)} tokens" if run.usage.tokens else ""
-    cost = _with(paid.bound if paid.now else "", f"usually {money(usd)}" if usd else "") or tokens
+    cost = _joined(paid.bound if paid.now else "", f"usually {money(usd)}" if usd else "") or tokens
     rows.append(
         Fact(
             name="Used",
@@ -216,7 +216,7 @@ def _sheet(reader: StoreReader, calendar: Calendar, seen: Details, facts: RunFac
         before = [one for one in seen.attempts[:-1] if one.holder.host != run.holder.host]
         pid = f", pid {run.holder.pid}" if run.holder.pid else ""
         other = f"before it {before[-1].holder.host}" if before else ""
-        rows.append(Fact(name="Holder", text=run.holder.host, small=_with(f"{run.holder.user}{pid}", other)))
+        rows.append(Fact(name="Holder", text=run.holder.host, small=_joined(f"{run.holder.user}{pid}", other)))
         earlier = seen.attempts[-2].token if len(seen.attempts) > 1 else 0
         note = f"before it {words.tail_of(earlier)}" if earlier else ""
         rows.append(Fact(name="Token", code=words.tail_of(run.token), title=str(run.token), small=note))
@@ -230,7 +230,7 @@ def _sheet(reader: StoreReader, calendar: Calendar, seen: Details, facts: RunFac
 
 
 def _slot(calendar: Calendar, run: RunRow) -> str:
-    """The slot in the ledger's zone, if it is a single time."""
+    """The slot in the ledger's zone; as recorded, if it is not a single time."""
     try:
         return f"{calendar.clock(datetime.fromisoformat(run.slot).timestamp())} {calendar.name}" if run.slot else ""
     except ValueError:
@@ -238,7 +238,7 @@ def _slot(calendar: Calendar, run: RunRow) -> str:
 
 
 def _dear(run: RunRow, usual_usd: float, budget: float | None) -> Any:
-    """A meter of the cost beside the usual, if it cost much more."""
+    """A meter in a warning colour if the run cost much more than usual; else ""."""
     if not usual_usd or not budget or run.usage.usd < _DEAR * usual_usd:
         return ""
     label = f"{money(run.usage.usd)} of {money(budget)}, usually {money(usual_usd)}"
@@ -246,7 +246,7 @@ def _dear(run: RunRow, usual_usd: float, budget: float | None) -> Any:
 
 
 def _lease(reader: StoreReader, seen: Details) -> Fact:
-    """Of a running run: its holder, its token, and how long the lease lasts without another renewal."""
+    """A running run's holder and token, and how long its lease lasts without another renewal."""
     run, record = seen.run, reader.store.read(seen.run.job)
     left = record.left if record and record.grant == run.grant else None
     meter: Any = ""
@@ -257,16 +257,16 @@ def _lease(reader: StoreReader, seen: Details) -> Fact:
     return Fact(name="Lease", text=text, small=note, meter=meter, title=f"{run.holder}, token {run.token}")
 
 
-def _with(*parts: str) -> str:
+def _joined(*parts: str) -> str:
     return " · ".join(filter(None, parts))
 
 
 def _story(seen: Details, whole: bool) -> list[Sentence]:
-    """What matters, or everything."""
+    """The journal in sentences: what matters, or everything if `whole`."""
     found = []
     for entry in seen.entries:
         kind = kinds.ROWS.get(entry.kind)
-        if whole or entry.kind in _LOUD or (kind is not None and not kind.often and entry.kind not in _STEPS):
+        if whole or entry.kind in _ALWAYS_SHOWN or (kind is not None and not kind.often and entry.kind not in _STEPS):
             shape, colour = _shape(entry)
             text = timeline([entry])[0].sentence
             found.append(
@@ -287,11 +287,11 @@ def _shape(entry: Entry) -> tuple[str, str]:
         return shape, colour
     if entry.kind == kinds.EFFECT_OF_RUN:
         return ("doubt", "doubt") if entry.facts.get("status") == "in-doubt" else ("ok", "doubt")
-    return _LOUD.get(kinds.ROWS.get(entry.kind, kinds.OPENED), ("dot", "idle"))
+    return _ALWAYS_SHOWN.get(kinds.ROWS.get(entry.kind, kinds.OPENED), ("dot", "idle"))
 
 
 def _against(reader: StoreReader, run: RunRow) -> dict[str, Any] | None:
-    """Its inputs beside those of the last run that succeeded before it."""
+    """The run's inputs beside those of an earlier one: the last at the usual level, or the last that succeeded."""
     if not run.attempt:
         return None
     series = reader.ledger.history.series(run.job, most=60)
@@ -318,7 +318,7 @@ def _against(reader: StoreReader, run: RunRow) -> dict[str, Any] | None:
 
 
 def _last_usual(reader: StoreReader, run: RunRow) -> str:
-    """The last run before the job got expensive, if this one is part of that."""
+    """The last run before the job got expensive; "" if it did not, or only after this run."""
     for change in changes.job_changes(reader, run.job, "usd").current if run.usage.usd else ():
         if change.shift.first.at <= run.changed:
             return change.shift.last_usual.run

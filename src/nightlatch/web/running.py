@@ -46,24 +46,24 @@ def running(reader: StoreReader, one: RunView, calendar: Calendar) -> Running:
 
 
 def gauges(facts: RunFacts) -> list[Gauge]:
-    """Time, progress and money, each beside its bound; of an ended run its last figures."""
+    """Time, progress and money, each beside its bound; of an ended run, the final figures."""
     end = verdict.expected_end(facts) if facts.ended is None else None
     passed = max((facts.now if facts.ended is None else facts.ended) - (facts.started or facts.now), 0.0)
-    over = "" if facts.ended is None else "bad" if facts.status in statuses.FAILURES else "ok"
+    colour = "" if facts.ended is None else "bad" if facts.status in statuses.FAILURES else "ok"
     share = facts.done / facts.total if facts.total else 0.0
     pace = (end - facts.started) if end and facts.started else None
-    found = [_gauge("Time", about(passed), passed, facts.timeout, pace, about, over)]
+    found = [_gauge("Time", about(passed), passed, facts.timeout, pace, about, colour)]
     if facts.total:
-        far = f"{count(facts.done)}", f"of {count(facts.total)}"
-        label = f"{far[0]} {far[1]}"
-        found.append(Gauge(name="Progress", now=far[0], bound=far[1], meter=svg.meter(share, over, label=label)))
+        shown = f"{count(facts.done)}", f"of {count(facts.total)}"
+        label = f"{shown[0]} {shown[1]}"
+        found.append(Gauge(name="Progress", now=shown[0], bound=shown[1], meter=svg.meter(share, colour, label=label)))
     elif facts.done:
         found.append(Gauge(name="Progress", now=count(facts.done), bound="done"))
     else:
         found.append(Gauge(name="Progress", now="", bound="no progress reported"))
     if facts.usd or facts.budget_usd:
         at_end = facts.usd / share if share and end else None
-        found.append(_gauge("Used", money(facts.usd), facts.usd, facts.budget_usd, at_end, money, over))
+        found.append(_gauge("Used", money(facts.usd), facts.usd, facts.budget_usd, at_end, money, colour))
     else:
         found.append(Gauge(name="Used", now="", bound="nothing reported"))
     return found

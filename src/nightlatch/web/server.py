@@ -28,7 +28,7 @@ from .site import Site
 
 Report = Callable[[str], None]
 
-_NEXT = 20  # ports that are tried after it
+_NEXT = 20  # ports that are tried after the one asked for
 _IDLE = 30.0  # seconds that a connection may be kept between two requests
 
 
@@ -36,7 +36,7 @@ class PagesServer:
     def __init__(
         self, store: str, *, port: int = PORT, read_only: bool = False, url: str = "", metrics_port: int = 0
     ) -> None:
-        """`url`: where a proxy shows the pages to others. `metrics_port`: where the metrics are, without a token."""
+        """`url`: where a proxy shows the pages to others. `metrics_port`: where the metrics need no token."""
         self._store, self._port, self._read_only, self._url = store, port, read_only, url
         self._metrics_port = metrics_port
         self.access = Access(stores.folder_of(store))
@@ -44,8 +44,8 @@ class PagesServer:
     def run(
         self, report: Callable[[str], None], *, child: bool = False, ready: Callable[[int], None] | None = None
     ) -> int:
-        """Until a signal asks for the end; as a child, until its parent is gone. `ready` opens them: it is
-        called with the port."""
+        """Serve the pages until a signal asks to stop; as a child, also until the parent is gone. `ready` is called
+        with the port, and opens the pages."""
         asyncio.run(self._run(report, child, ready))
         return 0
 
@@ -75,7 +75,7 @@ class PagesServer:
             site.close()
 
     async def _metrics(self, site: Site, report: Report) -> list[tuple[web.AppRunner, asyncio.Server]]:
-        """At their own port; the pages are shown even if that is taken."""
+        """Serve the metrics at a separate port; if that is taken, the pages are still served."""
         try:
             listener = bound(self._metrics_port, following=0)
         except UsageError as error:
@@ -89,8 +89,8 @@ class PagesServer:
 
 
 def _opened_with() -> str:
-    """What to type in the shell that started `serve`. That gave us its file by --config, which a shell need not name
-    where it finds the file too."""
+    """The command to type in the shell that started `serve`. `serve` passed its file to us by --config; the command
+    omits that if the shell finds the file without it."""
     if place.is_found_unnamed():
         return advice.to("open").shell(advice.chosen_store())
     return advice.command("open")
@@ -99,7 +99,7 @@ def _opened_with() -> str:
 async def _served(
     app: web.Application, listener: socket.socket
 ) -> tuple[web.AppRunner, OpenConnections, asyncio.Server]:
-    """An application behind our limits of headers and connections."""
+    """Serve an application behind our limits on headers and connections."""
     runner = web.AppRunner(
         app,
         access_log=None,
@@ -116,7 +116,7 @@ async def _served(
 
 
 def routes(site: Site, *, read_only: bool) -> list[web.RouteDef]:
-    """With `read_only`, without the routes that change anything."""
+    """All routes; if `read_only`, without those that change anything."""
     found = [*Pages(site).routes(), *Live(site).routes(), *Scraping(site).routes()]
     return found if read_only else [*found, *Actions(site).routes()]
 
@@ -144,6 +144,6 @@ async def _end_requested(child: bool) -> None:
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(signum, end.set)
     if child:
-        # The parent keeps the other end of this pipe: it closes when the parent is gone, however it went.
+        # The parent keeps the other end of this pipe: it closes when the parent is gone, however it ended.
         loop.add_reader(sys.stdin.fileno(), lambda: end.set() if not os.read(sys.stdin.fileno(), 64) else None)
     await end.wait()

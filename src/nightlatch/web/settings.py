@@ -13,9 +13,9 @@ PORT = 4747
 
 @value(frozen=True, kw_only=True)
 class PagesSettings:
-    port: int = PORT  # the next free one, if it is taken
-    metrics_port: int = 0  # where Prometheus finds the metrics without a token; 0: nowhere
-    url: str = ""  # where a proxy on this machine shows them to others, by https
+    port: int = PORT  # if it is taken, the next free one is used
+    metrics_port: int = 0  # where the metrics need no token; 0: nowhere
+    url: str = ""  # https address at which a proxy on this machine shows the pages to others
 
 
 def read(section: Section) -> PagesSettings:

@@ -38,7 +38,7 @@ THREADS = 4
 
 
 class Frame:
-    """`site` in the templates."""
+    """The frame around a page: `site` in the templates."""
 
     pages = PAGES
 
@@ -58,13 +58,13 @@ class Frame:
 class Site:
     def __init__(self, url: str, access: Access, guard: Guard) -> None:
         self.url, self.access, self.guard = url, access, guard
-        self.audit: AuditResult | None = None  # of the journal, as it was last verified here
-        self.needs = 0  # how many things need a person, as of the last look
-        self.calendar = Calendar("UTC")  # until the ledger says which
+        self.audit: AuditResult | None = None  # the last verification of the journal by this process
+        self.needs = 0  # how many things needed a person when Now was last drawn
+        self.calendar = Calendar("UTC")  # until the ledger's zone is read
         self._templates = draw.environment()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="pages")
         self._local = threading.local()
-        self._memo: dict[Any, tuple[float, Any]] = {}  # of all readers
+        self._memo: dict[Any, tuple[float, Any]] = {}  # shared by all readers
 
     @property
     def base(self) -> str:
@@ -99,7 +99,7 @@ class Site:
             response: web.StreamResponse = await handler(request)
             return response
         except NoStore:
-            return self.draw(request, "now.html", "now", **_nothing())
+            return self.draw(request, "now.html", "now", **_no_store())
         except StoreUnreachable as error:
             return self.message(
                 request,
@@ -111,14 +111,14 @@ class Site:
         except UsageError as error:
             return self.message(request, "That cannot be shown.", str(error), status=404, back=self.base)
         except (web.HTTPException, OSError, RuntimeError):
-            raise  # replies, and connections that are gone
+            raise  # HTTP replies, and lost connections
         except Exception:  # noqa: BLE001 - show a page that says so
             traceback.print_exc()
             text = "The reason is in the log of the process that draws these pages."
             return self.message(request, "This page could not be drawn.", text, status=500, back=self.base)
 
     def configured(self) -> set[str]:
-        """The jobs of the nightlatch.toml that applies here: they can be started from a page."""
+        """The jobs of the nightlatch.toml in use, which can be started from a page."""
         return set(stages.configured())
 
     def close(self) -> None:
@@ -134,5 +134,5 @@ class Site:
         return found
 
 
-def _nothing() -> dict[str, Any]:
+def _no_store() -> dict[str, Any]:
     return {"empty": True, "now": clock.wall(), "unreachable": "", "audit": None}

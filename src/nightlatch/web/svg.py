@@ -1,4 +1,5 @@
-"""Pictures as SVG text. Lengths that come from data are attributes in per cent: no inline style, any width."""
+"""Pictures as SVG text. Lengths that come from data are attributes in per cent: they need no inline style and fit any
+width."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from markupsafe import Markup, escape
 
-_BEFORE_THE_GAP, _BEHIND_THE_GAP = 86.0, 94.0  # per cent of a track
-_LEAST = 0.45  # per cent of a track: a run of a second is still to be seen
+_BEFORE_THE_GAP, _AFTER_THE_GAP = 86.0, 94.0  # per cent of a track
+_LEAST = 0.45  # per cent of a track, so that a run of one second is visible
 _SHIELD = (
     '<path class="shield" d="M0-8.5l7 2.4v4.2c0 4-2.9 7-7 8.6-4.1-1.6-7-4.6-7-8.6v-4.2z"/>'
     '<path class="shield-x" d="M-2.4-2.9l4.8 4.8m0-4.8l-4.8 4.8"/>'
@@ -20,13 +21,13 @@ _CHEVRON = '<path class="m {kind}" d="M-3-4l4 4-4 4"/>'
 
 
 def icon(name: str, kind: str = "", label: str = "") -> Markup:
-    """A symbol of the sheet in base.html; without a label it says nothing that the text beside it does not."""
+    """A symbol of the sheet in base.html. Without a label, screen readers skip it: the text beside it says the same."""
     about = Markup('role="img" aria-label="{}"').format(label) if label else Markup('aria-hidden="true"')
     return Markup('<svg class="i {}" {}><use href="#{}"/></svg>').format(f"s-{kind}" if kind else "", about, name)
 
 
 def meter(part: float, kind: str = "", pace: float | None = None, label: str = "") -> Markup:
-    """How much of a bound is used, as shares of it; `pace`: where it ends if it goes on so."""
+    """How much of a bound is used, as a share. `pace`: the share at the end, if the pace stays the same."""
     ahead = Markup('<rect class="pace" width="{}" height="6"/>').format(_percent(pace)) if pace else ""
     return Markup(
         '<svg class="meter" role="img" aria-label="{}"><rect class="bed" width="100%" height="6"/>{}'
@@ -76,18 +77,18 @@ class Track:
         grid: Sequence[float] = (),
         late: float | None = None,
     ) -> None:
-        """`late`: the last of what came long after the end. It is drawn at the right, behind a gap in the scale."""
+        """`late`: the last moment after the end that is still drawn: at the right, after a gap in the scale."""
         self._begin, self._length = begin, max(end - begin, 1.0)
         self._now, self._grid = now, grid
         self._late, self._width = late, 100.0 if late is None else _BEFORE_THE_GAP
 
     def at(self, moment: float) -> float:
-        """In per cent."""
+        """The horizontal position of a moment, in per cent."""
         share = (moment - self._begin) / self._length
         if self._late is not None and share > 1:
             end = self._begin + self._length
             far = (moment - end) / max(self._late - end, 1.0)
-            return min(_BEHIND_THE_GAP + far * (100 - _BEHIND_THE_GAP), 100.0)
+            return min(_AFTER_THE_GAP + far * (100 - _AFTER_THE_GAP), 100.0)
         return min(max(share * self._width, 0.0), self._width)
 
     def bar(self, begin: float, end: float, kind: str, title: str, href: str = "", y: int = 9) -> Markup:
@@ -100,7 +101,7 @@ class Track:
         return Markup('<a href="{}">{}</a>').format(href, named) if href else Markup("<g>{}</g>").format(named)
 
     def thread(self, begin: float, end: float) -> Markup:
-        """From something to what came of it later."""
+        """A line from an attempt to what it did after its end."""
         return Markup('<line class="link-line" x1="{:.2f}%" x2="{:.2f}%" y1="14" y2="14"/>').format(
             self.at(begin), self.at(end)
         )

@@ -1,4 +1,4 @@
-"""A night as rows: a job each, a bar for each attempt, marks for slots that did not run and for refused writes."""
+"""A night as rows, one for each job: bars for attempts, marks for slots that did not run and for refused writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .words import BAD, DOUBT, IDLE, OK, RUN, WAIT, Calendar, look, used
 
 _ATTEMPTS = 100  # runs whose earlier attempts are drawn too
 _ROWS = 60  # jobs: the most urgent first
-_BARS = 120  # of a job: more are one to a pixel
+_BARS = 120  # runs of a job: more bars could not be told apart
 ORDER = (DOUBT, BAD, WAIT, RUN, OK, IDLE)
 
 
@@ -31,7 +31,7 @@ class TimelineRow:
     job: str
     picture: Markup
     note: str
-    table: tuple[tuple[str, str, str], ...]  # (when, what, run): the same as a table
+    table: tuple[tuple[str, str, str], ...]  # (when, what, run): what the picture shows
 
 
 @value(frozen=True, kw_only=True)
@@ -48,9 +48,9 @@ class Drawing:
         self._hours = calendar.hours(begin, end)
         self._track = Track(begin, end, now=now, grid=[at for at, _ in self._hours])
         self._now = now if now is not None else end
-        self._looked_up = 0
+        self._looked_up = 0  # runs whose earlier attempts were read
         self._machines = Machines(reader, begin, end)
-        self._shown_now = now
+        self._shown_now = now  # None: the night is over
 
     def night(self, runs: Sequence[RunView], refused: Iterable[Entry], rows: Iterable[Row], base: str) -> NightTimeline:
         jobs: dict[str, list[RunView]] = {}
@@ -77,8 +77,8 @@ class Drawing:
         )
 
     def _urgency(self, runs: list[RunView], row: Row | None, name: str) -> tuple[int, str]:
-        kinds_of = [look(seen.status)[1] for seen in runs] + ([BAD] if self._is_late(row) else [])
-        return min((ORDER.index(kind) for kind in kinds_of), default=len(ORDER)), name
+        colours = [look(seen.status)[1] for seen in runs] + ([BAD] if self._is_late(row) else [])
+        return min((ORDER.index(kind) for kind in colours), default=len(ORDER)), name
 
     def _row(
         self, job: str, runs: list[RunView], refused: list[Entry], row: Row | None, base: str
@@ -129,10 +129,10 @@ class Drawing:
         if end < self._begin and not statuses.needs_person(run.status):
             return marks
         self._machines.see(run.holder.host, run.started, end)
-        long = span(max(end - run.started, 0.0))
-        title = f"{self._calendar.clock(run.started)} {run.job}: {word}, {long}"
+        took = span(max(end - run.started, 0.0))
+        title = f"{self._calendar.clock(run.started)} {run.job}: {word}, {took}"
         marks.append(self._track.bar(run.started, end, kind, title, href))
-        table.append((self._calendar.clock(run.started), f"{word}, {long}", run.id))
+        table.append((self._calendar.clock(run.started), f"{word}, {took}", run.id))
         if run.status in (statuses.WAITING, statuses.NEEDS_ATTENTION) and end < self._now:
             waits = f"waits since {self._calendar.clock(end)}"
             marks.append(self._track.bar(end, self._now, f"{kind} ghost", waits, href))
@@ -173,6 +173,6 @@ class Drawing:
         if len(runs) > 1 and ended:
             return f"{len(runs)} × {about(sum(ended) / len(ended))}"
         started = newest.run.started or newest.run.created
-        long = about(self._now - started if newest.status == statuses.RUNNING else newest.run.elapsed)
+        took = about(self._now - started if newest.status == statuses.RUNNING else newest.run.elapsed)
         cost = used(newest.run.usage) if newest.run.usage.usd else ""
-        return " · ".join(filter(None, (long, cost)))
+        return " · ".join(filter(None, (took, cost)))

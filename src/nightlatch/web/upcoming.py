@@ -14,17 +14,17 @@ from ..observe.slots import is_overdue
 from ..scheduler.scheduled import times_of
 
 _DAY = 86400.0
-_SHOWN = 12
+_SHOWN = 12  # jobs
 _KEPT = 300.0  # seconds: what is usual does not change with one run
-_DAYS = 30
-USUAL = 20  # from which the usual is computed
+_DAYS = 30  # from which the average cost is computed
+USUAL = 20  # runs from which the usual is computed
 
 
 @value(frozen=True, kw_only=True)
 class Coming:
     at: float
     job: str
-    more: int  # slots of the same job after it
+    more: int  # further slots of the job within 24 hours
     stage: str
     takes: float  # seconds; 0: not known
     usd: float
@@ -35,11 +35,11 @@ class Upcoming:
     slots: int
     usd: float
     rows: tuple[Coming, ...]
-    more: int
+    more: int  # jobs that are not shown
 
 
 def upcoming(reader: StoreReader, jobs: Sequence[Row], now: float) -> Upcoming:
-    """What is usual is read for the jobs that are shown; of the others the tally knows what a run has cost."""
+    """The usual time and cost are read only for jobs that are shown; the others count with their average cost."""
     due = [row for row in jobs if row.next_due < min(now + _DAY, NEVER) and not row.paused and not is_overdue(row, now)]
     due.sort(key=lambda row: (row.next_due, row.job))
     costs = reader.kept("cost of runs", _KEPT, lambda: _costs(reader, now)) if len(due) > _SHOWN else {}

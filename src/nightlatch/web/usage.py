@@ -1,4 +1,4 @@
-"""Usage: by day and job, what each job takes, and what changed before one got expensive."""
+"""Usage: by day and job, what each job uses, and what changed before a job got expensive."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .words import Calendar
 
 DAYS = 30
 BY = ("job", "model", "tag", "host")
-_COLOURS = 3  # jobs of the chart that have one of their own
-_ROWS = 50
-_KEPT = 20.0  # seconds
-_LOOKED_AT = 8  # jobs whose level is looked at
+_COLOURS = 3  # jobs that have their own colour in the chart
+_ROWS = 50  # of the table; the others are summed
+_KEPT = 20.0  # seconds before the report is computed again
+_LOOKED_AT = 8  # jobs, the dearest first, that are checked for a rise
 
 
 def page(reader: StoreReader, calendar: Calendar, by: str) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def page(reader: StoreReader, calendar: Calendar, by: str) -> dict[str, Any]:
 
 
 def _rest(rows: Sequence[Any]) -> dict[str, float] | None:
-    """What is not listed, in one row: the CSV has all of it."""
+    """The rows that are not listed, summed in one; the CSV has them all."""
     if not rows:
         return None
     usd, share = sum(row.amounts.usd for row in rows), sum(row.share or 0.0 for row in rows)
@@ -81,7 +81,7 @@ def _day(day: str) -> str:
 
 
 def _flag(reader: StoreReader, dear: list[tuple[str, LevelChange]]) -> tuple[str, str]:
-    """Where the first of them got expensive."""
+    """(day, label) of where the first of these jobs got expensive; two empty texts if none did."""
     for job, change in dear:
         day = reader.ledger.history.day(change.shift.first.at)
         return day, f"{job}: since {date.fromisoformat(day):%-d %b}"

@@ -1,4 +1,4 @@
-"""What was used by day, stacked: the job that is spoken of on top, the rest as one below; the usual is a line."""
+"""What was used each day, as stacked bars: named jobs on top, all others as one part below; a line shows the usual."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from markupsafe import Markup
 from ..observe.figures import money
 from ..observe.reader import StoreReader
 
-_KEPT = 20.0  # seconds
-_BASE, _HIGH = 170.0, 150.0
+_KEPT = 20.0  # seconds before the figures are read again
+_BASE, _HIGH = 170.0, 150.0  # pixels: where the bars stand, and the height of the largest
 _LINE = Markup(
     '<line class="grid-line" x1="0" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/><text x="100%" dx="8" y="{1:.1f}">{2}</text>'
 )
@@ -52,7 +52,7 @@ def chart(reader: StoreReader, by: str, days: Sequence[str], named: Sequence[str
 
 
 def _used(reader: StoreReader, by: str, days: Sequence[str], named: Sequence[str]) -> dict[str, dict[str, float]]:
-    """By day, then by name; what has no name here is under ""."""
+    """Dollars by day, then by name; all that are not `named` are summed under ""."""
     used: dict[str, dict[str, float]] = {day: {} for day in days}
     for day, name, usd in reader.ledger.history.usd_by("day", by, since=days[0], until=days[-1]):
         key = name if name in named else ""
@@ -61,7 +61,7 @@ def _used(reader: StoreReader, by: str, days: Sequence[str], named: Sequence[str
 
 
 def _bar(parts: Mapping[str, float], names: Sequence[str], named: int, x: float, width: float, top: float) -> Markup:
-    """From below: those without a colour first, then the named ones, the first of them on top."""
+    """One day's bar, from the bottom: the part of all others, then the named ones, the first of them on top."""
     bar, y = Markup(""), _BASE
     for place, name in enumerate([names[-1], *names[:-1]]):
         high = parts.get(name, 0.0) / top * _HIGH
@@ -75,12 +75,12 @@ def _bar(parts: Mapping[str, float], names: Sequence[str], named: int, x: float,
 
 
 def _usual(sums: Mapping[str, float], days: Sequence[str], width: float, top: float) -> Markup:
-    """The middle of the days with any, if there are enough of them to speak of."""
-    known = [usd for usd in sums.values() if usd]
-    if len(known) < 12:
+    """A line at the median of the days on which something was used; empty if these are too few."""
+    amounts = [usd for usd in sums.values() if usd]
+    if len(amounts) < 12:
         return Markup("")
     first = next(index for index, day in enumerate(days) if sums[day])
-    y = _y(median(known), top)
+    y = _y(median(amounts), top)
     return _USUAL.format(first * width, 100.0, y, y)
 
 
@@ -89,7 +89,7 @@ def _y(usd: float, top: float) -> float:
 
 
 def _step(most: float) -> float:
-    """A round one: about three of them make the whole."""
+    """The distance between grid lines: a round amount, about a third of `most`."""
     power = 1e-6
     while True:
         for digit in (1, 2, 5):

@@ -14,12 +14,12 @@ from .svg import Track
 from .words import Calendar, look, short
 
 _STEPS = 12  # rows of steps
-_CALLS = 150  # that are drawn
+_CALLS = 150  # marks that are drawn in a row
 
 
 @value(frozen=True, kw_only=True)
 class FallRow:
-    inside: bool
+    inside: bool  # indented: it is part of an attempt
     name: str
     picture: Markup
     note: str
@@ -52,7 +52,7 @@ def waterfall(seen: Details, calendar: Calendar, now: float) -> Fall | None:
 
 
 def _ticks(begin: float, end: float, calendar: Calendar) -> list[tuple[float, str]]:
-    """About six, at round times."""
+    """(moment, label) of about six round times."""
     step = next(
         (one for one in (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21600) if (end - begin) / one <= 7), 86400
     )
@@ -114,8 +114,8 @@ def _calls(track: Track, calls: list[Entry]) -> FallRow:
     step = -(-len(calls) // _CALLS)
     marks = [track.call(entry.at, dear=0 < dear < _number(entry, "usd")) for entry in calls[::step]]
     tokens = sum(_number(entry, "tokens") for entry in calls)
-    made = sum(_number(entry, "calls") for entry in calls)
-    name = f"model calls ({count(made)})" if made else f"usage reports ({count(len(calls))})"
+    number = sum(_number(entry, "calls") for entry in calls)
+    name = f"model calls ({count(number)})" if number else f"usage reports ({count(len(calls))})"
     return FallRow(
         inside=True, name=name, picture=track.row(name, marks), note=f"{count(tokens)} tokens" if tokens else ""
     )

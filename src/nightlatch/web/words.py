@@ -47,7 +47,7 @@ def look(status: str) -> tuple[str, str, str]:
 
 
 def look_of(run: RunRow, status: str) -> tuple[str, str, str]:
-    """The same for a run: one that holds its writes waits for a person."""
+    """(shape, colour, word) of a run: one that holds its writes waits for approval."""
     return ("hand", WAIT, "waits for approval") if run.held is not None else look(status)
 
 
@@ -68,10 +68,10 @@ def emphasis(sentence: str, tone: str) -> tuple[str, str, str]:
 
 def with_link(text: str, job: str, href: str) -> Markup:
     """The escaped text, in which "by JOB." links to the job."""
-    before, named, behind = printable(text).partition(f"by {printable(job)}." if job else "\0")
+    before, named, after = printable(text).partition(f"by {printable(job)}." if job else "\0")
     if not named:
         return escape(before)
-    return Markup('{}by <a href="{}">{}</a>.{}').format(before, href, printable(job), behind)
+    return Markup('{}by <a href="{}">{}</a>.{}').format(before, href, printable(job), after)
 
 
 def tail_of(token: int) -> str:
@@ -85,7 +85,7 @@ def with_short_tokens(sentence: str) -> str:
 
 
 def hash_of(text: str) -> str:
-    """The first eight digits, in two groups."""
+    """The first eight digits of a hash, in two groups."""
     return f"{text[:4]} {text[4:8]}".strip()
 
 
@@ -132,12 +132,12 @@ class Calendar:
         return evening.began(self.name, now, at_least)
 
     def night_of(self, day: str) -> tuple[float, float]:
-        """From the evening of a day, as in 2026-11-15, to the next one."""
+        """(begin, end): from the evening of a day, as in 2026-11-15, to the next evening."""
         begin = datetime.fromisoformat(day).replace(hour=evening.HOUR, tzinfo=self._zone)
         return begin.timestamp(), (begin + timedelta(days=1)).timestamp()
 
     def hours(self, begin: float, end: float) -> list[tuple[float, str]]:
-        """The full hours in between, about twelve at most."""
+        """(moment, label) of full hours from `begin` to `end`, about twelve at most."""
         step = max(1, round((end - begin) / 3600 / 12))
         first = self._shown(begin).replace(minute=0, second=0, microsecond=0)
         found = []

@@ -1,8 +1,8 @@
 """Alerts about what has not happened, which no journal entry shows: a run whose holder is gone, a try or a slot that
 was not begun, an approval that was not given.
 
-An alert's id is made from what is missing, and it is sent after two looks a minute apart, so that nothing is sent in
-the moment between a death and the takeover.
+An alert's id is made from what is missing. The alert is sent only if two looks a minute apart find the same thing
+missing, so that nothing is sent between a holder's death and the takeover.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from .collect import alerts
 from .rules import EXPIRES, LAPSED, OVERDUE, RECOVERED
 from .settings import AlertSettings
 
-APART = 60.0  # seconds between the two looks: the default lease's time
-_MOST = 200
+APART = 60.0  # seconds between the two looks: the default TTL of a lease
+_MOST = 200  # runs of one status
 _ABSENT = (LAPSED, OVERDUE, EXPIRES)
 _SOON = 3600.0  # seconds before an approval expires
 
@@ -47,7 +47,7 @@ def look(ledger: Ledger, reader: StoreReader, settings: AlertSettings) -> None:
 
 
 def _missing(reader: StoreReader) -> dict[tuple[str, str], tuple[str, str]]:
-    """(job, what is missing) → its rule, and its run."""
+    """(job, what is missing) → (rule, run's id or "")."""
     found: dict[tuple[str, str], tuple[str, str]] = {}
     for run in reader.ledger.runs(status=statuses.RUNNING, limit=_MOST):
         if reader.status(run) == lapse.LAPSED:
@@ -63,7 +63,7 @@ def _missing(reader: StoreReader) -> dict[tuple[str, str], tuple[str, str]]:
 
 
 def _waited_long(run: RunRow) -> bool:
-    """Was it announced long ago? One that may wait for an hour only was announced just now."""
+    """Was the approval requested long before it expires? Otherwise the alert about the request is still recent."""
     return run.held is not None and run.held - run.changed > 2 * _SOON
 
 
@@ -79,8 +79,8 @@ def _judged(
     for subject, (rule, run) in here.items():
         before = problems.get(subject)
         seen = before or Problem(job=job, subject=subject, rule=rule, run=run, since=now)
-        twice = rule == EXPIRES or (before is not None and now - before.since >= APART)
-        if twice and not seen.reported:
+        certain = rule == EXPIRES or (before is not None and now - before.since >= APART)
+        if certain and not seen.reported:
             judged.problems.append(replace(seen, reported=now))
             judged.alerts += alerts(
                 settings, f"{job_chain(job)}:{subject}", rule, job, now, run=run, detail=_detail(subject, run)
@@ -89,7 +89,7 @@ def _judged(
             judged.problems.append(seen)
     for subject in gone:
         before = problems.get(subject)
-        if before and before.reported and before.rule != EXPIRES:  # a person decided, or it expired
+        if before and before.reported and before.rule != EXPIRES:  # a decided or expired request did not recover
             id_ = f"{job_chain(job)}:{subject}:{RECOVERED}"
             judged.alerts += alerts(settings, id_, RECOVERED, job, now, run=before.run)
         if before:

@@ -1,5 +1,6 @@
 """From the journal to the outbox: the rules judge what is new on a job's chain, in one transaction with the reader's
-cursor. What takes longer (has the job left its level? is its budget nearly used?) is looked up before it."""
+cursor. What takes longer (has the job left its level? is its budget nearly used?) is looked up before that
+transaction."""
 
 from __future__ import annotations
 
@@ -16,11 +17,11 @@ from ..reader import StoreReader
 from .rules import BUDGET_80, CHANGED, DECIDED, OF_KIND, OF_STATUS, RECOVERED, REMINDER, RULES, RUNS
 from .settings import AlertSettings
 
-_NEARLY = 0.8  # of a cap
+_NEARLY = 0.8  # share of a cap from which an alert is sent
 
 
 def collect(ledger: Ledger, reader: StoreReader, settings: AlertSettings) -> int:
-    """Read every chain that has news; returns how many entries that were."""
+    """Judge what is new on every job's chain; returns the number of new entries."""
     outbox = ledger.outbox
     outbox.begin()
     return sum(_read(ledger, reader, settings, job) for job in outbox.news())
@@ -30,11 +31,11 @@ def _read(ledger: Ledger, reader: StoreReader, settings: AlertSettings, job: str
     extra = _looked_up(reader, settings, job, ledger.outbox.peek(job))
 
     def judge(entries: list[Entry], problems: dict[str, Problem]) -> Judged:
-        judge = _Judge(settings, job, problems)
+        judging = _Judge(settings, job, problems)
         for entry in entries:
-            judge.take(entry)
-        judge.judged.alerts += extra
-        return judge.judged
+            judging.take(entry)
+        judging.judged.alerts += extra
+        return judging.judged
 
     return ledger.outbox.read(job, judge)
 
@@ -47,19 +48,19 @@ class _Judge:
     def take(self, entry: Entry) -> None:
         run, status = entry.facts.get("run", ""), entry.facts.get("status", "")
         if entry.kind == kinds.ENDED and status in OF_STATUS:
-            self._wrong(entry, RUNS, OF_STATUS[status], run)
+            self._went_wrong(entry, RUNS, OF_STATUS[status], run)
         elif entry.kind == kinds.ENDED and status == statuses.SUCCEEDED:
-            self._well(entry, RUNS, run)
+            self._went_well(entry, RUNS, run)
         elif entry.kind in OF_KIND:
             rule = OF_KIND[entry.kind]
             if rule == OF_STATUS.get(statuses.NEEDS_ATTENTION):
-                self._wrong(entry, RUNS, rule, run)
+                self._went_wrong(entry, RUNS, rule, run)
             else:
                 self._alert(entry, rule, run, _detail(entry))
         elif entry.kind in DECIDED and RUNS in self._problems:
-            self._over(RUNS)  # a person has seen to it
+            self._resolve(RUNS)  # a person has dealt with it
 
-    def _wrong(self, entry: Entry, subject: str, rule: str, run: str) -> None:
+    def _went_wrong(self, entry: Entry, subject: str, rule: str, run: str) -> None:
         before = self._problems.get(subject)
         problem = Problem(
             job=self._job, subject=subject, rule=rule, run=run, since=before.since if before else entry.at,
@@ -72,15 +73,15 @@ class _Judge:
         self._problems[subject] = problem
         self.judged.problems.append(problem)
 
-    def _well(self, entry: Entry, subject: str, run: str) -> None:
+    def _went_well(self, entry: Entry, subject: str, run: str) -> None:
         """Report the recovery only if the problem was reported."""
         before = self._problems.get(subject)
         if before and before.reported:
             self._alert(entry, RECOVERED, run, "")
         if before:
-            self._over(subject)
+            self._resolve(subject)
 
-    def _over(self, subject: str) -> None:
+    def _resolve(self, subject: str) -> None:
         del self._problems[subject]
         self.judged.problems = [problem for problem in self.judged.problems if problem.subject != subject]
         self.judged.resolved.append((self._job, subject))
@@ -93,7 +94,7 @@ class _Judge:
 def alerts(
     settings: AlertSettings, id_: str, rule: str, job: str, at: float, *, run: str = "", detail: str = ""
 ) -> list[Alert]:
-    """One for each transport."""
+    """The alert, for each transport that sends it."""
     return [
         Alert(id=id_, transport=transport, rule=rule, job=job, run=run, at=at, detail=detail)
         for transport in settings.routes(job, rule)
@@ -126,7 +127,7 @@ def _detail(entry: Entry) -> str:
 
 
 def _looked_up(reader: StoreReader, settings: AlertSettings, job: str, entries: list[Entry]) -> list[Alert]:
-    """Alerts that follow from several entries."""
+    """Alerts that need more than the new entries: budgets, and levels that were left."""
     ended = [entry for entry in entries if entry.kind == kinds.ENDED]
     if not ended:
         return []
@@ -144,7 +145,7 @@ def _looked_up(reader: StoreReader, settings: AlertSettings, job: str, entries: 
 
 
 def _budgets(reader: StoreReader, settings: AlertSettings, job: str, ended: Entry) -> list[Alert]:
-    """An alert for each cap of a day or a month that is nearly used, once in its period."""
+    """An alert for each cap of a day or month that is nearly used. Its id names the period: it is sent once in each."""
     started = [entry for entry in reader.ledger.entries(ended.facts.get("run", "")) if entry.kind == kinds.STARTED]
     words = started[-1].facts.get("bounds", "").split() if started else []
     found: list[Alert] = []

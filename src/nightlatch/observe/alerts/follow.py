@@ -1,5 +1,5 @@
-"""The process that sends alerts: until none is left, or for as long as `serve` works. One for each machine and store is
-enough; several are safe."""
+"""The process that sends alerts: until none is left, or for as long as `serve` runs. One process for each machine and
+store is enough; several are safe."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from .rules import DIGEST
 from .send import Sender
 from .settings import AlertSettings
 
-_STEP = 1.0  # seconds between two looks
+_STEP = 1.0  # seconds between two rounds
 _ABSENCES = 20.0  # seconds between two looks for what did not happen: lapsed runs, overdue tries
-_AWAY = 5.0  # seconds between two looks while the store is away
+_AWAY = 5.0  # seconds between two rounds while the store does not answer
 _NEVER = float("-inf")
-_LONGEST = 900.0  # seconds that a process of a finished run tries; the next one goes on
+_LONGEST = 900.0  # seconds that a process left behind by a run tries; the next run's process continues
 _LOCK = "alerts.lock"
 
 
 def until_idle(url: str, folder: str, settings: AlertSettings) -> None:
-    """For a process that a finished run or a `tick` leaves behind. Returns at once if another one is at work."""
+    """For a process that a finished run or a `tick` leaves behind. Returns at once if another such process runs."""
     began, sender = clock.now(), _sender(url, settings)
-    _look(url, settings)
+    _look_at_store(url, settings)
     while clock.now() - began < _LONGEST:
         lock = os.open(
             os.path.join(durable.private_folder(folder), _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
@@ -50,7 +50,7 @@ def until_idle(url: str, folder: str, settings: AlertSettings) -> None:
             return
         finally:
             os.close(lock)
-        if sender.is_idle():  # after the unlock: whatever was queued before it found the lock taken
+        if sender.is_idle():  # after the unlock: a process that queued an alert before it found the lock taken
             return
 
 
@@ -69,9 +69,9 @@ def forever(url: str, folder: str, load: Callable[[], AlertSettings | None], sto
                 sender = sender or _sender(url, settings)
                 sender.round()
                 if clock.now() - answered > _ABSENCES:
-                    _look(url, settings)
+                    _look_at_store(url, settings)
                     answered = clock.now()
-                    watch.seen("")  # not after a round alone: the ledger may be on this machine, and the store not
+                    watch.seen("")  # only now: a round alone may need just the ledger, not the store
             except (StoreUnreachable, NoStore) as error:
                 sender, answered, pause = None, _NEVER, _AWAY
                 watch.seen(str(error), began)
@@ -79,7 +79,7 @@ def forever(url: str, folder: str, load: Callable[[], AlertSettings | None], sto
             return
 
 
-def _look(url: str, settings: AlertSettings) -> None:
+def _look_at_store(url: str, settings: AlertSettings) -> None:
     ledger, reader = open_for(url), StoreReader(url)
     try:
         absences.look(ledger, reader, settings)

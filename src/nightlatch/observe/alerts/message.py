@@ -19,12 +19,12 @@ from ..reader import StoreReader
 from .rules import DIGEST, RECOVERED, RULES, TEST
 
 _SHOWN = 10  # alerts of a message; the others are only counted
-_LONGEST = 300
+_LONGEST = 300  # characters of a reported text
 _DEFANGED = str.maketrans({
     "@": "＠", "<": "‹", ">": "›", "[": "［", "]": "］", "`": "ˋ", "*": "∗", "_": "＿", "~": "∼", "|": "¦", "#": "＃",
     "&": "＆", "\\": "＼",
 })  # fmt: skip
-_NAMED = re.compile(r"(?<=[\w-])\.(?=[^\W\d_]{2})")  # the dot of a host name, which many programs turn into a link
+_HOST_DOT = re.compile(r"(?<=[\w-])\.(?=[^\W\d_]{2})")  # the dot of a host name, which many programs turn into a link
 
 
 @value(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class ShownAlert:
     last_line: str = ""
     command: str = ""  # to type
     page: str = ""
-    head: str = ""  # of the chain, to be kept elsewhere
+    head: str = ""  # of the run's chain, so that a copy is kept outside the store
 
 
 @value(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class Outgoing:
     page: str = ""
 
     def json(self) -> str:
-        """ASCII only."""
+        """The message as JSON, in ASCII only."""
         facts = {
             "version": 1,
             "id": self.id,
@@ -66,7 +66,7 @@ class Outgoing:
 
 def quiet(text: str) -> str:
     """The text without mentions, links or markup, still readable for a person."""
-    line = _NAMED.sub("․", printable(text).translate(_DEFANGED)).replace("://", "：//")
+    line = _HOST_DOT.sub("․", printable(text).translate(_DEFANGED)).replace("://", "：//")
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
 
 

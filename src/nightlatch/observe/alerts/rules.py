@@ -16,7 +16,7 @@ class Rule:
     worst: int  # 0 is the most urgent; a storm shows the worst ten
     title: str  # of a message, after the job's name
     help: str
-    at_once: bool = False  # whatever `after` says
+    at_once: bool = False  # at the first occurrence, whatever `after` says
 
 
 def _rule(name: str, worst: int, title: str, help: str, *, at_once: bool = False) -> str:
@@ -63,7 +63,7 @@ OF_STATUS = {
     statuses.IN_DOUBT: IN_DOUBT,
     statuses.NEEDS_ATTENTION: ATTENTION,
 }
-# Kinds of journal entries that become an alert unchanged.
+# Kinds of journal entries that each become an alert.
 OF_KIND = {
     "refused": REFUSED,
     "demoted": DEMOTED,

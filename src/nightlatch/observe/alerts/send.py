@@ -1,5 +1,5 @@
-"""Composing and delivering: alerts within half a minute are one message; a storm is one message in five minutes for
-each transport. A message is tried until it is delivered, refused, or three days old."""
+"""Composing and delivering: alerts within half a minute are one message; in a storm, each transport sends one message
+in five minutes. A message is tried until it is delivered, refused, or three days old."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .transports import TRANSPORTS, Refused, SendFailed
 
 STORM = 300.0  # seconds between two messages of a storm
 MANY = 10  # more alerts than this in one message are a storm
-_CLAIM = 60.0  # seconds for one try; a transport gives up long before
-_PAUSES = (2.0, 5.0, 10.0, 20.0, 30.0)  # between two tries; the last one from then on
-_GIVE_UP = 3 * 86400.0
-_FEW = 20  # tries before anything is given up, even if the clock was set forward by days
-LONGEST = 45.0  # seconds for a try, whatever the receiver does; less than a claim
+_CLAIM = 60.0  # seconds that a message is claimed for one try
+_PAUSES = (2.0, 5.0, 10.0, 20.0, 30.0)  # seconds between two tries; then always the last
+_GIVE_UP = 3 * 86400.0  # seconds
+_FEW = 20  # tries before a message is given up, even if the clock was set forward by days
+LONGEST = 45.0  # seconds for a try, whatever the receiver does; less than _CLAIM
 
 
 _trying: dict[str, Thread] = {}  # the newest try of each transport
@@ -44,7 +44,7 @@ class Sender:
         for transport in self.settings.transports:
             moved |= bool(self._ledger.outbox.compose(transport, self._ready))
         for message in self._ledger.outbox.waiting():
-            if message.transport in self.settings.transports:  # another machine may know the others
+            if message.transport in self.settings.transports:  # another machine may have settings for the others
                 claimed = self._ledger.outbox.claim(message.id, self._me, _CLAIM)
                 if claimed:
                     self._try(claimed)
@@ -55,7 +55,7 @@ class Sender:
         return ready(alerts, last, count, now, self.settings.group)
 
     def is_idle(self) -> bool:
-        """Does nothing wait that this machine could send?"""
+        """Is there nothing left that this machine could send?"""
         pending = {transport for transport, status, _ in self._ledger.outbox.counts() if status == WAITS}
         return not pending & self.settings.transports.keys() and not self._ledger.outbox.news()
 
@@ -75,7 +75,7 @@ class Sender:
             self._ledger.outbox.settle(message, SENT)
 
     def _undelivered(self, message: Message, why: str) -> None:
-        """A person has to know: by the other transports, and on the first screen."""
+        """Record it for the first screen, and send an alert about it by the other transports."""
         if not self._ledger.outbox.settle(message, UNDELIVERED, reason=why):
             return
         if all(alert.rule == NOT_DELIVERED for alert in self._ledger.outbox.alerts(message.id)):
@@ -119,6 +119,6 @@ def ready(alerts: list[Alert], last: float, count: int, now: float, group: float
     if any(alert.rule == TEST for alert in alerts):
         return True
     storm = len(alerts) > MANY or count > MANY
-    if storm and 0 <= now - last < STORM:  # below 0 the clock was set back since
+    if storm and 0 <= now - last < STORM:  # below 0: the clock was set back
         return False
     return now - alerts[0].at >= group or alerts[0].at > now + group  # or the clock was set back

@@ -31,14 +31,14 @@ class AlertSettings:
     defaults: JobAlerts = JobAlerts()
     jobs: dict[str, JobAlerts] = {}  # noqa: RUF012 - a value is frozen, and this one is never changed
     digest: str = ""  # 07:00; "": none
-    group: float = GROUP  # seconds that an alert waits for company
-    page: str = ""  # where the pages are
+    group: float = GROUP  # seconds that an alert waits for others, to be sent with them
+    page: str = ""  # URL of the pages
 
     def of(self, job: str) -> JobAlerts:
         return self.jobs.get(job, self.defaults)
 
     def routes(self, job: str, rule: str) -> list[str]:
-        """The transports that send this."""
+        """The transports that send this rule's alerts about this job."""
         own = self.of(job)
         if rule in own.mute:
             return []
@@ -123,13 +123,13 @@ class Known:
             return base
         for name in names:
             if known is not None and name not in known:
-                names_known = f"there is {', '.join(known)}" if known else "add a table for it, as in [alerts.ntfy]"
-                self._section.mistake(f"{key}: there is no {name!r}: {names_known}", key)
+                hint = f"there is {', '.join(known)}" if known else "add a table for it, as in [alerts.ntfy]"
+                self._section.mistake(f"{key}: there is no {name!r}: {hint}", key)
         return tuple(names)
 
 
 def _transport(section: Section, kind: str) -> dict[str, Any]:
-    """Its keys; of a secret, where to find it."""
+    """The transport's settings; instead of a secret, where to find it."""
     transport = TRANSPORTS[kind]
     found: dict[str, Any] = {"kind": kind}
     for key, at in section.table((*transport.keys, "kind")).items():
@@ -138,7 +138,7 @@ def _transport(section: Section, kind: str) -> dict[str, Any]:
                 f'{key} is a secret: write where it is, as in {key} = {{ env = "NAME" }} or {{ file = "path" }}', key
             )
         elif isinstance(at.value, dict) and key in (*transport.secrets, *transport.may_be_secret):
-            found[key] = _place(at)
+            found[key] = _secret_place(at)
         else:
             found[key] = at.value
     for key in transport.required:
@@ -147,7 +147,7 @@ def _transport(section: Section, kind: str) -> dict[str, Any]:
     return found
 
 
-def _place(section: Section) -> dict[str, str]:
+def _secret_place(section: Section) -> dict[str, str]:
     given = section.table(("env", "file"))
     if len(given) != 1:
         section.mistake('write one of { env = "NAME" } and { file = "path" }')

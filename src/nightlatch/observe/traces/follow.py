@@ -17,13 +17,13 @@ from .export import Exporter, NotSent
 
 READER = "traces"
 _LOCK = "traces.lock"
-_STEP = 2.0  # seconds between two looks
-_TRIES = 5  # by a process that a run left behind; the next one goes on
+_STEP = 2.0  # seconds between two rounds
+_TRIES = 5  # of a process that a run left behind; the next run's process continues
 _ENDS = (kinds.ENDED, kinds.LOST, kinds.RESOLVED, kinds.CANCELLED)
 
 
 def round_of(ledger: Ledger, exporter: Exporter) -> int:
-    """Send what is new; returns how many spans went out. Raises `NotSent`."""
+    """Send the runs whose end is new in the journal; returns the number of spans. Raises `NotSent`."""
     reader, sent = ledger.journal_reader(READER), 0
     reader.begin()
     for job in reader.news():
@@ -35,7 +35,8 @@ def round_of(ledger: Ledger, exporter: Exporter) -> int:
 
 
 def of_one(ledger: Ledger, exporter: Exporter, run_id: str) -> int:
-    """Send a finished run. One that is tried again is sent when it is over, a nested one with the run around it."""
+    """Send a finished run; returns the number of spans. A run that is tried again is sent after its last try, a nested
+    run with the run around it."""
     run = ledger.run(run_id) if run_id else None
     if run is None or run.status in statuses.OPEN or run.parent:
         return 0
@@ -43,7 +44,7 @@ def of_one(ledger: Ledger, exporter: Exporter, run_id: str) -> int:
 
 
 def until_sent(url: str, folder: str) -> None:
-    """For a process that a finished run leaves behind. Returns at once if another one is at work."""
+    """For a process that a finished run leaves behind. Returns at once if another such process is at work."""
     path = os.path.join(durable.private_folder(folder), _LOCK)
     ledger, exporter = open_for(url), Exporter()
     for number in range(_TRIES):
@@ -62,7 +63,9 @@ def until_sent(url: str, folder: str) -> None:
             raise failed
         if failed:
             select.select([], [], [], _STEP * 2**number)
-        elif not ledger.journal_reader(READER).news():  # checked after the unlock: a run in between found it taken
+        elif not ledger.journal_reader(
+            READER
+        ).news():  # after the unlock: a run that ended before it found the lock taken
             return
 
 
@@ -74,4 +77,4 @@ def forever(url: str, stop: int) -> None:
             ledger = ledger or open_for(url)
             round_of(ledger, exporter)
         except (StoreUnreachable, NotSent):
-            ledger = None  # the exporter has reported it; the next look tries again
+            ledger = None  # the exporter has reported it; the next round tries again

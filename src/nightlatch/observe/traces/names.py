@@ -25,11 +25,11 @@ _PROVIDERS = {
     "claude": "anthropic", "gpt": "openai", "o1": "openai", "o3": "openai", "o4": "openai", "codex": "openai",
     "gemini": "gcp.gemini", "mistral": "mistral_ai", "grok": "x_ai", "deepseek": "deepseek",
 }  # fmt: skip
-_VENDORS = {"google": "gcp.gemini"}  # ours → the conventions'; others are the same
+_VENDORS = {"google": "gcp.gemini"}  # our name → the conventions' name, where they differ
 
 
 def provider_of(model: str) -> str:
-    """By the beginning of the model's name; "" if that is not known."""
+    """The provider, by the beginning of the model's name; "" if that is unknown."""
     name = model.rpartition("/")[2].lower()
     return next((provider for begin, provider in _PROVIDERS.items() if name.startswith(begin)), "")
 
@@ -39,7 +39,7 @@ def vendor(name: str) -> str:
 
 
 def tokens(by_kind: dict[str, int]) -> dict[str, int]:
-    """Attributes of a call, from its tokens by their kind."""
+    """A call's attributes, from its tokens by kind."""
     found = {
         INPUT_TOKENS: sum(by_kind.get(kind, 0) for kind in price.INPUTS),
         OUTPUT_TOKENS: sum(by_kind.get(kind, 0) for kind in price.OUTPUTS),

@@ -17,7 +17,7 @@ from . import names
 
 Attributes = dict[str, str | int | float]
 
-_ENDS: dict[str, bool] = {kinds.PUBLISHED: True, kinds.NOT_PUBLISHED: False}
+_PUBLISH_ENDS: dict[str, bool] = {kinds.PUBLISHED: True, kinds.NOT_PUBLISHED: False}
 _STEP_ENDS: dict[str, bool] = {kinds.STEP_DONE: True, kinds.STEP_FAILED: False}
 
 
@@ -29,52 +29,52 @@ class Span:
     name: str
     begin: float
     end: float
-    ok: bool | None = None  # None: neither success nor error
+    ok: bool | None = None  # None: neither success nor error, or not ended
     reason: str = ""
-    calls_out: bool = False  # to a vendor
+    calls_out: bool = False  # it is a call to a vendor
     flags: str = "01"
     attributes: Attributes = {}  # noqa: RUF012 - a value is frozen, and this one is never changed
 
 
 def of_run(ledger: Ledger, run: RunRow, around: Span | None = None) -> list[Span]:
-    """`around`: the attempt that it is nested in. If callers from several traces started attempts, the run has a span
-    in each of these traces."""
-    book, roots, below = ledger.id, dict[str, Span](), list[Span]()
+    """The spans of a run. `around`: the attempt in which the run is nested. If callers from several traces started
+    attempts, the run has a span in each of these traces."""
+    ledger_id, roots, below = ledger.id, dict[str, Span](), list[Span]()
     entries = _by_attempt(ledger.entries(run.id))
     steps = _by_attempt(ledger.step_log.entries(run.id))
     for attempt in ledger.attempts(run.id):
         own = entries.get(attempt.attempt, [])
         caller = trace.read(_fact(own, kinds.STARTED, "trace"))
-        root = _root(book, run, caller, around)
+        root = _root(ledger_id, run, caller, around)
         roots.setdefault(root.trace, root)
-        seen = _attempt(book, run, attempt, root, own)
-        below += [seen, *_Below(ledger, run, seen).spans(own, steps.get(attempt.attempt, []))]
+        seen = _attempt(ledger_id, run, attempt, root, own)
+        below += [seen, *_SpansBelow(ledger, run, seen).spans(own, steps.get(attempt.attempt, []))]
         nested = ledger.nested_in(replace(run, grant=attempt.grant, started=attempt.started))
         below += [span for one in nested for span in of_run(ledger, one, seen)]
     if not roots:
-        root = _root(book, run, None, around)
+        root = _root(ledger_id, run, None, around)
         roots[root.trace] = root
     return [*roots.values(), *below]
 
 
-def _root(book: str, run: RunRow, caller: TraceParent | None, around: Span | None) -> Span:
-    trace_id, parent, flags = trace.trace_of(book, run.id), "", "01"
+def _root(ledger_id: str, run: RunRow, caller: TraceParent | None, around: Span | None) -> Span:
+    trace_id, parent, flags = trace.trace_of(ledger_id, run.id), "", "01"
     if around:
         trace_id, parent, flags = around.trace, around.id, around.flags
     elif caller:
         trace_id, parent, flags = caller.trace, caller.span, caller.flags
     facts: Attributes = {
         "nightlatch.job": run.job, "nightlatch.run": run.id, "nightlatch.key": run.key, "nightlatch.slot": run.slot,
-        "nightlatch.status": run.status, "nightlatch.ledger": book,
+        "nightlatch.status": run.status, "nightlatch.ledger": ledger_id,
     }  # fmt: skip
     return Span(
-        trace=trace_id, id=trace.run_span(book, run.id), parent=parent, name=f"run {run.job}", begin=run.created,
-        end=run.ended or run.changed, ok=_went(run.status), reason=run.reason, flags=flags,
-        attributes=_known(facts | _amounts(run.usage.by_unit())),
+        trace=trace_id, id=trace.run_span(ledger_id, run.id), parent=parent, name=f"run {run.job}", begin=run.created,
+        end=run.ended or run.changed, ok=_is_ok(run.status), reason=run.reason, flags=flags,
+        attributes=_without_empty(facts | _amounts(run.usage.by_unit())),
     )  # fmt: skip
 
 
-def _attempt(book: str, run: RunRow, attempt: Attempt, root: Span, entries: list[Entry]) -> Span:
+def _attempt(ledger_id: str, run: RunRow, attempt: Attempt, root: Span, entries: list[Entry]) -> Span:
     started = next((entry.facts for entry in entries if entry.kind == kinds.STARTED), {})
     lost = next((entry.at for entry in entries if entry.kind == kinds.LOST), None)
     facts: Attributes = {
@@ -85,13 +85,13 @@ def _attempt(book: str, run: RunRow, attempt: Attempt, root: Span, entries: list
     if attempt.exit_code is not None:
         facts["process.exit.code"] = attempt.exit_code
     return Span(
-        trace=root.trace, id=trace.attempt_span(book, run.id, attempt.attempt), parent=root.id,
+        trace=root.trace, id=trace.attempt_span(ledger_id, run.id, attempt.attempt), parent=root.id,
         name=f"attempt {attempt.attempt}", begin=attempt.started, end=attempt.ended or lost or root.end,
-        ok=_went(attempt.status), reason=attempt.reason, flags=root.flags, attributes=_known(facts),
+        ok=_is_ok(attempt.status), reason=attempt.reason, flags=root.flags, attributes=_without_empty(facts),
     )  # fmt: skip
 
 
-class _Below:
+class _SpansBelow:
     """The spans below an attempt."""
 
     def __init__(self, ledger: Ledger, run: RunRow, attempt: Span) -> None:
@@ -106,22 +106,24 @@ class _Below:
             elif entry.kind == kinds.EFFECT_OF_RUN:
                 status = facts.get("status", "")
                 well = None if status == BEGUN else status == DONE
-                self._seen("effect", facts.get("key", ""), entry.at, well, facts.get("reason", ""))
-            elif entry.kind in (kinds.PUBLISHING, *_ENDS):
-                self._seen("publish", facts.get("target", ""), entry.at, _ENDS.get(entry.kind), facts.get("reason", ""))
+                self._record("effect", facts.get("key", ""), entry.at, well, facts.get("reason", ""))
+            elif entry.kind in (kinds.PUBLISHING, *_PUBLISH_ENDS):
+                self._record(
+                    "publish", facts.get("target", ""), entry.at, _PUBLISH_ENDS.get(entry.kind), facts.get("reason", "")
+                )
             elif entry.kind == kinds.AGENT:
                 self._agent(entry)
         for entry in steps:
             well = _STEP_ENDS.get(entry.kind)
-            self._seen("step", entry.facts.get("key", ""), entry.at, well, entry.facts.get("reason", ""))
+            self._record("step", entry.facts.get("key", ""), entry.at, well, entry.facts.get("reason", ""))
         open_ones = [span for span in self._spans.values() if span.ok is None]
         for span in open_ones:  # their end was not reported
             self._spans[span.id] = replace(span, end=max(self._attempt.end, span.begin))
         self._calls(entries)
         return list(self._spans.values())
 
-    def _seen(self, kind: str, name: str, at: float, well: bool | None, reason: str = "") -> None:
-        """Record its begin or end. One whose begin was not recorded has no length."""
+    def _record(self, kind: str, name: str, at: float, well: bool | None, reason: str = "") -> None:
+        """Record the beginning or end of a span. A span whose beginning was not reported has no length."""
         id_ = trace.child_span(self._attempt.id, kind, name)
         before = self._spans.get(id_)
         if before is None:
@@ -132,13 +134,13 @@ class _Below:
         within = max(begin, self._attempt.begin)
         return Span(
             trace=self._attempt.trace, id=id_, parent=parent, name=name, begin=within, end=max(end, within),
-            flags=self._attempt.flags, attributes=_known(attributes),
+            flags=self._attempt.flags, attributes=_without_empty(attributes),
         )  # fmt: skip
 
     def _items(self, entry: Entry) -> None:
         for status, text in entry.facts.items():
             for key in filter(None, text.split("\n")):
-                self._seen("item", key, entry.at, None if status == BEGUN else status == DONE)
+                self._record("item", key, entry.at, None if status == BEGUN else status == DONE)
 
     def _agent(self, entry: Entry) -> None:
         facts = entry.facts
@@ -148,12 +150,12 @@ class _Below:
             names.OPERATION: names.INVOKE_AGENT, names.PROVIDER: names.vendor(facts.get("provider", "")),
             names.AGENT_NAME: name, names.AGENT_ID: handle,
         }  # fmt: skip
-        made = self._child(id_, self._attempt.id, f"{names.INVOKE_AGENT} {name}", entry.at, entry.at, known)
-        begin = self._spans[id_].begin if id_ in self._spans else made.begin
-        self._spans[id_] = replace(made, begin=begin, calls_out=True, ok=None, reason=facts.get("note", ""))
+        span = self._child(id_, self._attempt.id, f"{names.INVOKE_AGENT} {name}", entry.at, entry.at, known)
+        begin = self._spans[id_].begin if id_ in self._spans else span.begin
+        self._spans[id_] = replace(span, begin=begin, calls_out=True, ok=None, reason=facts.get("note", ""))
 
     def _calls(self, entries: list[Entry]) -> None:
-        """Calls to models that went through the gateway: several reports each, one for a kind of token."""
+        """Calls to models through the gateway: each has one report for each kind of token."""
         calls: dict[str, list[Entry]] = {}
         for entry in entries:
             if entry.kind == kinds.USAGE and entry.facts.get("call"):
@@ -179,9 +181,9 @@ class _Below:
             id_ = trace.child_span(self._attempt.id, "call", number)
             begin, end = float(facts.get("began") or reports[0].at), reports[-1].at
             known |= _amounts({"usd": used})
-            made = self._child(id_, parent, f"{names.CHAT} {model}".rstrip(), begin, end, known)
+            span = self._child(id_, parent, f"{names.CHAT} {model}".rstrip(), begin, end, known)
             reason = "the end of the reply was not seen" if in_doubt else ""
-            self._spans[id_] = replace(made, calls_out=True, ok=not in_doubt, reason=reason)
+            self._spans[id_] = replace(span, calls_out=True, ok=not in_doubt, reason=reason)
 
 
 def _by_attempt(entries: Iterable[Entry]) -> dict[int, list[Entry]]:
@@ -199,7 +201,7 @@ def _fact(entries: list[Entry], kind: str, name: str) -> str:
     return next((entry.facts.get(name, "") for entry in entries if entry.kind == kind), "")
 
 
-def _went(status: str) -> bool | None:
+def _is_ok(status: str) -> bool | None:
     if status == statuses.SUCCEEDED:
         return True
     return None if status in statuses.OPEN or status == statuses.CANCELLED else False
@@ -209,5 +211,5 @@ def _amounts(by_unit: dict[str, float]) -> Attributes:
     return {f"nightlatch.usage.{unit}": amount for unit, amount in by_unit.items() if amount}
 
 
-def _known(attributes: Attributes) -> Attributes:
+def _without_empty(attributes: Attributes) -> Attributes:
     return {name: fact for name, fact in attributes.items() if fact != ""}

@@ -1,4 +1,4 @@
-"""How a message leaves: a row each. A transport raises `Refused` if trying again is useless, else `SendFailed`."""
+"""The transports, a row each. A transport raises `Refused` if trying again is useless, else `SendFailed`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..message import Outgoing
 
 Send = Callable[[dict[str, Any], Outgoing], None]
 
-SECONDS = 20.0  # that one try may take
+SECONDS = 20.0  # for one try
 
 
 class SendFailed(Exception):
@@ -26,7 +26,7 @@ class Transport:
     module: str
     keys: tuple[str, ...]
     required: tuple[str, ...] = ()
-    secrets: tuple[str, ...] = ()  # never in the file itself
+    secrets: tuple[str, ...] = ()  # keys whose values are never in nightlatch.toml itself
     may_be_secret: tuple[str, ...] = ()
     example: str
 

@@ -1,4 +1,4 @@
-"""A command of yours, with the message as JSON on its standard input. Exit code 0: sent; 64: refused; else: again."""
+"""A command of yours, with the message as JSON on its standard input. Exit code 0: sent; 64: refused; else: retried."""
 
 from __future__ import annotations
 

@@ -33,5 +33,5 @@ def command(platform: str, message: Outgoing) -> list[str]:
     if platform == "Darwin":
         return ["osascript", *_SCRIPT, message.subject, message.text]
     urgency = "critical" if message.worst <= 1 else "normal"
-    text = html.escape(message.text, quote=False)  # its body may have markup
+    text = html.escape(message.text, quote=False)  # notify-send reads the body as markup
     return ["notify-send", "--app-name=nightlatch", f"--urgency={urgency}", "--", message.subject, text]

@@ -1,4 +1,4 @@
-"""One POST, without redirects: what a receiver's answer means for the message."""
+"""One POST, without redirects; a receiver's answer says whether to try again."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from . import SECONDS, Refused, SendFailed
 
-# Try again: the receiver is busy, asks for patience, or does not know us yet.
+# Temporary, though below 500: timeout, conflict, too early, too many requests.
 _AGAIN = (408, 409, 425, 429)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
-        return None  # a signed message does not go wherever the receiver points
+        return None  # a signed message goes to the configured receiver only
 
 
 _opener = urllib.request.build_opener(_NoRedirects)
@@ -33,6 +33,6 @@ def post(url: str, body: bytes, headers: dict[str, str]) -> None:
             why = f"the receiver answered {error.code}"
         raise (SendFailed if error.code >= 500 or error.code in _AGAIN else Refused)(why) from None
     except (http.client.InvalidURL, ValueError) as error:
-        raise Refused(f"the address is not a URL: {type(error).__name__}") from None  # which may be a secret
+        raise Refused(f"the address is not a URL: {type(error).__name__}") from None  # the URL may be secret
     except (OSError, http.client.HTTPException) as error:
         raise SendFailed(f"no answer: {getattr(error, 'reason', error)}") from None

@@ -1,4 +1,4 @@
-"""ntfy, by its JSON form: no text of a run comes into a header."""
+"""ntfy, by its JSON form: no text of a run gets into a header."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..settings import revealed
 from . import Refused
 from .http import post
 
-_PRIORITY = {0: 5, 1: 4, 2: 4}  # by how bad the worst of it is; else the usual one
+_PRIORITY = {0: 5, 1: 4, 2: 4}  # `worst` → ntfy's priority; else 3, its default
 
 
 def send(settings: dict[str, Any], message: Outgoing) -> None:

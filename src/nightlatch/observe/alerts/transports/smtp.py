@@ -1,4 +1,4 @@
-"""Mail, as plain text: nothing in it is markup, and no header is made of what a command printed."""
+"""Mail, as plain text: nothing in it is markup, and nothing that a command printed is in a header."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..settings import revealed
 from . import SECONDS, Refused, SendFailed
 
 _TLS = ("starttls", "tls", "none")
-_PERMANENT = 500  # codes from here on; those below mean: try again
+_PERMANENT = 500  # reply codes from here on; lower ones are worth another try
 _PORTS = {"starttls": 587, "tls": 465, "none": 25}
 
 
@@ -28,7 +28,7 @@ def send(settings: dict[str, Any], message: Outgoing) -> None:
     except smtplib.SMTPRecipientsRefused as error:
         codes = [code for code, _ in error.recipients.values()]
         why = f"the mail server refused the recipients: {', '.join(map(str, codes))}"
-        raise (Refused if min(codes) >= _PERMANENT else SendFailed)(why) from None  # 450: a grey list, later
+        raise (Refused if min(codes) >= _PERMANENT else SendFailed)(why) from None  # 450 may be greylisting: try later
     except smtplib.SMTPResponseException as error:
         why = f"the mail server answered {error.smtp_code}"
         raise (Refused if error.smtp_code >= _PERMANENT else SendFailed)(why) from None

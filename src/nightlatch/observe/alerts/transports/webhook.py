@@ -1,4 +1,5 @@
-"""A POST of JSON, signed as Standard Webhooks say: the receiver knows the sender, and a repeated id."""
+"""A POST of JSON, signed as Standard Webhooks say: the receiver can verify the sender and recognise
+a repeated message by its id."""
 
 from __future__ import annotations
 

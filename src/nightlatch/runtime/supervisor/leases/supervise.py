@@ -48,9 +48,9 @@ def supervise(
     # A large database driver is loaded after the warden is forked, which does not need it.
     the_store = None if scheme and scheme.large else url.connect(where)
     with Supervision(CommandWork(argv), the_store.folder if the_store else url.folder_of(where)) as supervision:
+        the_store = the_store or url.connect(where)
         from ...shared.leases.lease import ttl_seconds
 
-        the_store = the_store or url.connect(where)
         seconds, declared = ttl_seconds(ttl, the_store), _gates(gates)
         supervision.hold(the_store, name, ttl=seconds, wait=wait_seconds, gates=declared)
         # Nightlatch commands in the command must use the same store.

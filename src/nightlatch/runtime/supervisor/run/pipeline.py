@@ -12,7 +12,7 @@ from ....config import place
 from ....core import statuses
 from ....errors import Error, GateUnreachable, OtherStore, StaleToken, StoreUnreachable
 from ....store import url
-from ....system import clock
+from ....system import clock, preload
 from ...shared import verdict as verdicts
 from ..backoff import patiently
 from ..command import CommandWork
@@ -139,6 +139,7 @@ class Pipeline(Preflight):
     # ── hold ──
 
     def _take_lease(self, key: str) -> Lease:
+        preload.load(preload.WORK)  # before the keeper's thread exists
         if self.job.workspace:
             from ..publishing.delivery import Delivery
 
