@@ -1,8 +1,8 @@
 """Any vendor, by commands in any language: `launch`, `poll`, `cancel` and, optionally, `find`.
 
-A command gets the ask as JSON on standard input and the handle as NIGHTLATCH_HANDLE, and prints JSON. Exit code 2 means
-"not known"; any other code but 0 is a failure. A failed launch may have started work: only exit code 1 with
-`{"launched": false}` on standard output proves that it has not.
+A command gets the handle as NIGHTLATCH_HANDLE and JSON on standard input (`launch` and `find`: the fields of `Ask`),
+and prints JSON. Exit code 2 of `find` means that it cannot tell; any other code but 0 is a failure. A failed launch may
+have started work: only exit code 1 with `{"launched": false}` on standard output proves that it has not.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class CommandAdapter:
             raise UsageError(f"the provider command needs {', '.join(missing)}: a command line for each")
         self._command_lines = {verb: fields[verb] for verb in _VERBS if fields.get(verb)}
         if "find" in self._command_lines:
-            self.find = self._find
+            self.find = self._find  # an adapter without this attribute cannot find (`seam.can`)
 
     def launch(self, ask: Ask, handle: str) -> str:
         code, reply, error = self._run("launch", handle, ask)

@@ -1,4 +1,4 @@
-"""The driver, a run's command: `nightlatch.agents.drive.main()`, with --provider, --agent and --input.
+"""The driver of a vendor's agent. It is the command of a run: `main()`, with --provider, --agent and --input.
 
     begin (which launch, what it may use) → launch, as an effect → poll … → answer
 
@@ -47,7 +47,7 @@ from .seam import (
 
 _SEARCHED_BACK = 7 * 86_400  # seconds: how far back a vendor's list is searched for a launch
 _PATIENCE = 600.0  # seconds for a cancel, where nothing else limits it
-_AGENT_GOES_ON = ("taken", "shut-down", "lost")  # why a run ended, if the next holder reattaches to its agent
+_AGENT_GOES_ON = ("taken", "shut-down", "lost")  # they end the run, not its agent: the next holder reattaches to it
 _ON_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -109,7 +109,7 @@ class AgentDriver:
         find = can(self._adapter, "find")
         self._launching = True
         try:
-            # The input is not compared: a prompt that was edited meanwhile must not orphan the agent at work.
+            # No `input`, which would be compared: after an edit of the prompt, the agent at work must still be found.
             found = self._run.effect(
                 self._launch,
                 scope=self._run.job,

@@ -1,4 +1,4 @@
-"""One request to a vendor over HTTP/1.1: never repeated or redirected; its errors say what they prove.
+"""One request to a vendor over HTTP/1.1: never repeated or redirected. Errors say whether the vendor may have acted.
 
 One deadline covers the whole exchange, so a reply that trickles in cannot delay it. Why not an SDK: they take seconds
 to import, and repeat launches. Why not http.client: it loads the email package, and its timeout restarts with every

@@ -36,7 +36,7 @@ def target(args: Namespace) -> Command:
 
 
 def _instructions(given: str) -> tuple[str, str]:
-    """The instructions, and how they are recorded: a file by its name and digest; "" for the text as it is."""
+    """The instructions, and what to record in their place: the name and digest of @FILE; "": the instructions."""
     if not given.startswith("@") or given.startswith("@@"):
         return given.removeprefix("@") if given.startswith("@@") else given, ""
     from ..errors import UsageError

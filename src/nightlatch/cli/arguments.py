@@ -1,7 +1,7 @@
 """Arguments of commands, declared as with argparse, parsed in a tenth of the time.
 
-Importing argparse takes longer than taking a lease. Supported are options anywhere before `--`, as `--name VALUE` or
-`--name=VALUE`, positional words, a help text, and a one-line error. Options cannot be abbreviated.
+Importing argparse takes longer than taking a lease. This module supports options anywhere before `--`, as
+`--name VALUE` or `--name=VALUE`, positional words, a help text, and a one-line error. Options cannot be abbreviated.
 """
 
 from __future__ import annotations

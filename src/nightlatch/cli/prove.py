@@ -26,6 +26,7 @@ _PATIENCE = 180.0  # seconds to wait for a worker's next line
 _TTL = {"sqlite": 2.0, "postgresql": 3.0, "postgres": 3.0}  # seconds, by the store's scheme
 _TTL_ELSEWHERE = 5.0  # git, where a renewal is a push
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Prints its pid and that of a child in another session (0 without setsid); both then sleep.
 _ORPHANS = 'echo $$; (setsid sh -c "echo \\$\\$; exec sleep 3600" 2>/dev/null || echo 0) & sleep 3600'
 
 
@@ -37,7 +38,11 @@ class Promise:
 
 
 class Proof:
-    """The findings. `seconds`: how long each takeover took, by what had happened to the holder."""
+    """The findings.
+
+    `proofs`: how this machine can prove that processes are gone. `seconds`: how long each takeover took, by what had
+    happened to the holder.
+    """
 
     def __init__(self, store: str) -> None:
         self.store = store
@@ -190,7 +195,10 @@ class _Trial:
             self.proof.left.append(f"{what}: {error}")
 
     def _forget(self) -> None:
-        """Remove the trial's lease, whose name is never used again. Others stay for ever, since tokens only grow."""
+        """Remove the trial's lease, whose name is never used again.
+
+        Any other lease stays in the store for ever, so that its tokens only grow.
+        """
         from ..store.git.store import GitStore
         from ..store.sql import SqlStore
 
@@ -210,8 +218,11 @@ class _Trial:
 
 
 class _Worker:
-    """A holder's process, in a separate session: the kernel sends SIGHUP to an orphaned process group when one of its
-    processes is stopped."""
+    """A holder's process, in a separate session.
+
+    The kernel sends SIGHUP to a whole process group that becomes orphaned while one of its processes is stopped: in our
+    group, a frozen holder could end us.
+    """
 
     def __init__(self, program: list[str], env: dict[str, str]) -> None:
         self._process = subprocess.Popen(

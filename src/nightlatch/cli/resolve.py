@@ -156,7 +156,7 @@ def settle(one: OpenDecision, outcome: str, reader: StoreReader, wait: float) ->
 
 
 def _decide_elsewhere(reader: StoreReader, args: Namespace) -> int:
-    """With a ledger on each machine, only the store may know of an effect that another machine has begun."""
+    """If each machine has its own ledger, an effect that another machine began may be known to the store only."""
     what, scope = args.what, args.scope or STORE_WIDE
     known = None if args.batch or args.job else reader.ledger.effects.find(scope, what)
     if known:
@@ -186,7 +186,7 @@ def _decide_elsewhere(reader: StoreReader, args: Namespace) -> int:
 
 
 def _several(what: str, found: list[OpenDecision], run: RunRow | None) -> UsageError:
-    # whole: without its scope, the command for a store-wide effect would match several again.
+    # `whole` names the scope even of a store-wide effect: without it that command would match several again.
     each = [*([advice.to("resolve", run.id)] if run else []), *(one.resolve(whole=True) for one in found)]
     return UsageError(f"several wait for a decision under {printable(what)!r}: " + "; ".join(map(advice.text, each)))
 
@@ -222,7 +222,10 @@ def _decide_run(reader: StoreReader, run: RunRow, args: Namespace) -> int:
 
 
 def _offer(sentence: str, choices: list[tuple[Advice, str]], known: dict[str, object] | None) -> int:
-    """Print the choices, one per line (a shell would take | for a pipe), or `known` as JSON. Returns the exit code."""
+    """Print the choices, or `known` as JSON. Returns the exit code.
+
+    Each choice is a whole line to paste: in `done|failed|again` a shell would see pipes.
+    """
     if known is not None:
         print_json({**known, "outcomes": list(decide.OUTCOMES)})
         return InDoubt.exit_code

@@ -88,8 +88,11 @@ class BranchFence:
         raise GateUnreachable(f"{self.url} is being sealed by others: no success in {MAX_TRIES} tries. Try again")
 
     def forward(self, old: str, marks: dict[str, KeptMark]) -> RefMove:
-        """A move of the fence to a new commit on top of `old`. The commit is new even with the same marks: git does not
-        compare a ref that stays the same, and would let the branch move."""
+        """A move of the fence to a new commit on top of `old`.
+
+        The commit is new even with the same marks: git checks only refs that the push changes, so a fence that stayed
+        the same would not be compared, and the branch would move.
+        """
         pack = Pack()
         message = f"fence of {self.branch}\n\n{fence.pack(marks)}\nnonce={identity.new_id()}"
         commit = pack.commit(message, parent=old, at=clock.wall())
@@ -101,7 +104,10 @@ class BranchFence:
         self._cached = (seen, marks)
 
     def recall(self, mark: Mark) -> tuple[str, str] | None:
-        """(tip, fence) after this machine's last push; None unless that fence admits `mark`: a refusal needs a look."""
+        """(tip, fence) after this machine's last push; None unless that fence admits `mark`.
+
+        A refusal must come from the remote's current fence, not from one that is remembered here.
+        """
         tip, seen = git_seen.recall(self._seen) or ("", "")
         if seen and seen != self._cached[0]:
             here = self.repository.commits_here({"": seen})

@@ -1,7 +1,7 @@
 """`run.map`: call a function for each unfinished item, several at a time.
 
-Workers share one list. A worker reports the item that has ended and the one it begins in one request, so that an item
-costs one commit; requests that several workers send at the same time share a commit.
+Workers share one list. With one request, a worker reports both the item that it has ended and the one that it begins,
+so an item costs one commit; requests that several workers send at the same time share a commit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 Key = str | Callable[[Any], Any] | None
 
-_DEATHS = 3  # attempts that died while the same item ran, after which it is set aside
+_DEATHS = 3  # an item is set aside after this many attempts died while it ran
 _NAMED = 5  # items that a message names
 
 
@@ -121,7 +121,7 @@ class Map:
                     index, key, digest = taken
                     deaths = self._memory.begun.get(digest, 0)
                     if deaths >= _DEATHS:
-                        # As failed, so that the count starts again: a person starts the next attempt, to try the item.
+                        # Recorded as failed, which resets the count: the next attempt, which a person starts, tries it.
                         why = f"set aside: {deaths} attempts died while it was worked on"
                         ended.append([digest, key, FAILED, 0, "", why])
                         self._fail(Failed(key, self._items[index], None, why, aside=True))
@@ -203,7 +203,7 @@ class Map:
 
 
 def _cancelled_await(raised: BaseException) -> Exception | None:
-    """The item's failure, if what the item awaited was cancelled; None if the map itself was, and must stop."""
+    """The item's failure, if only what the item awaited was cancelled; None for all else: then the map must stop."""
     asyncio = sys.modules.get("asyncio")
     if asyncio is None or not isinstance(raised, asyncio.CancelledError):
         return None

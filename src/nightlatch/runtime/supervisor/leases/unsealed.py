@@ -1,5 +1,5 @@
-"""A gate that cannot be sealed means no lease: the lease is released, and taken again a few times. If the gate still
-cannot be sealed, the run needs a person, and its reason names the gate and what to type."""
+"""If a gate cannot be sealed, nothing is started: the lease is released, and acquired again for another try. After a
+few tries the run needs a person, and its reason names the gate and what to type."""
 
 from __future__ import annotations
 

@@ -112,8 +112,11 @@ class Clients:
         self._clients[client] = _Client(client)
 
     def _make_room(self) -> bool:
-        """Hang up on the client that was silent for longest (Nightlatch's own connect again); if there is none, on one
-        that does not read its replies. A client whose reply is being made stays. False: all stay."""
+        """Hang up on one client. Nightlatch's own clients connect again.
+
+        It is the one that was silent for longest, of those that have taken all their replies; if there are none, of the
+        others. A client whose reply is being made is kept. False: all are kept.
+        """
         found = sorted((one for one in self._clients.values() if not one.pending), key=lambda one: bool(one.unsent))
         for client in found[:1]:
             self._drop(client)
@@ -151,6 +154,7 @@ class Clients:
             else:
                 received.append((client, request_id, request))
         client.ended = not data
+        # A line that began in this read is not too long, so only one that began earlier is checked.
         if len(client.unread) > len(data) and self._is_too_much(len(client.unread)):
             self._drop(client)
 
