@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-_NOT_KNOWN = 2  # exit code
+_NOT_LAUNCHED, _NOT_KNOWN = 1, 2  # exit codes
 _TIMEOUT = 30.0  # seconds that a command may take
 _VERBS = ("launch", "poll", "cancel", "find")
 
@@ -43,7 +43,7 @@ class CommandAdapter:
         code, reply, error = self._run("launch", handle, ask)
         if code == 0 and isinstance(reply.get("handle"), str) and reply["handle"]:
             return str(reply["handle"])
-        if code and reply.get("launched") is False:
+        if code == _NOT_LAUNCHED and reply.get("launched") is False:
             raise NotLaunched(error, _seconds(reply.get("later")))
         raise Unclear(f"the launch command did not answer with a handle: {error}")
 

@@ -169,8 +169,8 @@ def _dry_run_command(job: Job, store: str | None) -> int:
         error.args = (f"would not run: {error}",)
         raise
     if isinstance(key, verdict.Verdict):
-        done = f"run {key.run}: {advice.command('show', key.run)}" if key.run else "elsewhere"
-        print(f"would skip {job.name} (key {job.key}): {key.reason}, by {done}. With --again it would run")
+        done = f"by run {key.run}: {advice.command('show', key.run)}" if key.run else "on another machine"
+        print(f"would skip {job.name} (key {job.key}): {key.reason}, {done}. With --again it would run")
         return 0
     bound = "none" if job.timeout is None else duration.show(job.timeout)
     print(f"would run {job.name} (key {job.key or 'made at the start'}, timeout {bound}): {job.target.shown}")
