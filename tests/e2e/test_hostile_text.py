@@ -173,7 +173,7 @@ def test_what_a_user_types_is_not_obeyed_either(hostile, words):
 def test_a_traceback_is_printable_too(hostile):
     program = """if True:
         from nightlatch.cli import main as m
-        def fault(argv): raise ValueError(argv[0])
+        def fault(argv, _): raise ValueError(argv[0])
         m._dispatch = fault
         m.main()"""
     for debug in ("", "1"):
