@@ -43,6 +43,7 @@ def request(
 
 
 REFUSALS = 3  # of all together, after which all end by themselves: a run that goes on calling is ended
+BROKEN = 10  # of one client in a row, a tenth of a second apart, after which it ends: nobody listens any more
 
 
 async def client(
@@ -55,8 +56,9 @@ async def client(
     leaves: bool,
 ) -> Counter[str]:
     came: Counter[str] = Counter()
+    broken = 0
     for _ in range(calls):
-        if len(refused) >= REFUSALS:
+        if len(refused) >= REFUSALS or broken >= BROKEN:
             break
         shape, stream = dice.choice(list(MODELS)), dice.random() < 0.5
         url, headers, body = request(env, dice, shape, stream=stream)
@@ -68,7 +70,10 @@ async def client(
             came["left"] += 1
         except aiohttp.ClientError:
             came["broken"] += 1
+            broken += 1
+            await asyncio.sleep(0.1)
         else:
+            broken = 0
             if b"nightlatch: the budget is spent" in data:
                 came["refused"] += 1
                 refused.append(shape)
