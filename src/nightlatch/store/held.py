@@ -6,12 +6,9 @@ import math
 import time
 
 from ..core import advice, duration
+from ..core.model import Record
 from ..system import clock
 from . import sightings
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.model import Record
 
 
 def sentence(record: Record | None, name: str, folder: str = "") -> str:

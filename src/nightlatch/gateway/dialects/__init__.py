@@ -3,11 +3,10 @@ refusal makes clients stop."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from ..body import Body
-    from ..requested import ModelRequest, ReplyUsage
+from ..body import Body
+from ..requested import ModelRequest, ReplyUsage
 
 
 class Dialect(Protocol):

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.metering import price
 from ...core.metering.call import LEAST
-from ..requested import USES, ModelRequest, either, number, rows, table, whole, words
-
-if TYPE_CHECKING:
-    from ..body import Body
-    from ..requested import ReplyUsage
+from ..body import Body
+from ..requested import USES, ModelRequest, ReplyUsage, either, number, rows, table, whole, words
 
 _STANDARD = ("", "standard", "default", "SERVICE_TIER_UNSPECIFIED", "unspecified")
 _INPUT_KINDS = {"AUDIO": price.INPUT_AUDIO, "IMAGE": price.INPUT_IMAGE, "VIDEO": price.INPUT_VIDEO}

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.metering import price
 from ...core.metering.call import LEAST
 from ...core.value import replace
-from ..requested import USES, ModelRequest, number, rows, table, whole, words
-
-if TYPE_CHECKING:
-    from ..body import Body
-    from ..requested import ReplyUsage
+from ..body import Body
+from ..requested import USES, ModelRequest, ReplyUsage, number, rows, table, whole, words
 
 _KNOWN = words(
     "model messages max_tokens system metadata stop_sequences stream temperature top_k top_p thinking "

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.metering import price
-from ..requested import USES, ModelRequest, number, rows, table, whole, words
-
-if TYPE_CHECKING:
-    from ..body import Body
-    from ..requested import ReplyUsage
+from ..body import Body
+from ..requested import USES, ModelRequest, ReplyUsage, number, rows, table, whole, words
 
 _STANDARD = ("", "default", "standard")
 _FEES = {"web_search": price.WEB_SEARCH, "file_search": price.FILE_SEARCH}

@@ -75,6 +75,11 @@ class StoreCase:
         grant = identity.new_id()
         return grant, (store or self.store).acquire(name, grant, self.holder(), ttl, over)
 
+    def held(self, *, ttl: float = LONG) -> tuple[str, str, Granted]:
+        """A lease that is held: its name, its grant, and what the store returned."""
+        name = self.name()
+        return name, *self.take(name, ttl=ttl)
+
     def record(self, name: str) -> Record:
         record = self.store.read(name)
         assert record is not None, f"the record of {name} is gone: a record is never deleted"

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import os
 
+from ....core.job import Job
+from ....core.model import Begun
 from ....errors import UsageError
 from ....ledger import kinds
+from ....ledger.ledger import Ledger
+from ....ledger.writer import Writer
+from ...shared.leases.lease import Lease
 from . import held
 from .publish import Publication
 from .targets import Publisher
 from .workspace import Workspace
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ....core.job import Job
-    from ....core.model import Begun
-    from ....ledger.ledger import Ledger
-    from ....ledger.writer import Writer
-    from ...shared.leases.lease import Lease
 
 
 class Delivery:

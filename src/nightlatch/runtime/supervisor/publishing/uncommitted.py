@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from ....errors import NothingToPublish
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ....gates.worktree import Worktree
+from ....gates.worktree import Worktree
 
 _SUBMODULE = "160000"  # the mode of a repository inside a repository
 
