@@ -14,6 +14,7 @@ from ..observe.open_decisions import OpenDecision
 from ..observe.reader import NEEDS_DECISION, StoreReader
 from ..observe.run_views import facts, start
 from ..runtime.supervisor.afterwards import decide
+from ..runtime.supervisor.batches.batch import resolve
 from ..system.identity import person
 from . import screen
 from .arguments import Namespace, Parser
@@ -121,8 +122,6 @@ def _decide(reader: StoreReader, one: OpenDecision, args: Namespace) -> int:
 
 
 def _decide_all(reader: StoreReader, args: Namespace) -> int:
-    from ..runtime.supervisor.batches.batch import resolve
-
     outcome = args.what
     for key in resolve(args.batch, "", outcome, by=person(), store=reader.url, wait=args.wait):
         if args.json:

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from aiohttp import web
@@ -207,8 +208,6 @@ def _slots(reader: StoreReader, form: dict[str, str]) -> JobSlots:
 
 
 def _skip(reader: StoreReader, form: dict[str, str]) -> str:
-    from datetime import datetime
-
     _expect_unchanged_row(reader, form)
     try:
         slot = datetime.fromisoformat(form.get("slot", "")).timestamp()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...core.model import Granted, Holder, Record, Takeover
 from ...core.protocols import Store
+from ...errors import UsageError
 from ...store.sightings import MARGIN
 from ...system import clock, identity
 from ..expect import until
@@ -30,7 +31,6 @@ class StoreCase:
 
         By default `nightlatch.connect(url)`, if that makes the same kind of store.
         """
-        from ...errors import UsageError
         from ...store.url import connect
 
         try:

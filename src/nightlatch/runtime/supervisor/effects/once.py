@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import select
 import sys
+import time
 
 from ....core import duration
 from ....core import effects as rules
@@ -307,8 +308,6 @@ class _Once:
 
 
 def _skipped(key: str, result: str, at: float, effect: Effect | None = None) -> EffectOutcome:
-    import time
-
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
     return EffectOutcome(
         status="skipped", exit_code=0, message=f"skipped: {key} is done since {when}", effect=effect, result=result

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from ....errors import NothingToPublish
-from ....gates.worktree import Worktree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ....gates.worktree import Worktree
 
 _SUBMODULE = "160000"  # the mode of a repository inside a repository
 
