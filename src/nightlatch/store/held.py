@@ -66,6 +66,7 @@ def ending(record: Record) -> str:
 
 
 def time_of(wall: float) -> str:
+    """Local time, with the date unless it is today's."""
     shown = time.localtime(wall)
     today = shown[:3] == time.localtime()[:3]
     return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", shown)
