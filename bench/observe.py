@@ -54,7 +54,7 @@ def questions() -> Iterator[tuple[str, float, Callable[[StoreReader], object]]]:
     yield "used by day and job, 365 d", GOAL, lambda r: r.ledger.history.usd_by("day", "job", since=day(365))
     yield "newest refusals", GOAL, lambda r: r.ledger.history.rare(kinds.REFUSED, most=50)
     yield "a job's rare entries since then", GOAL, lambda r: r.ledger.history.rare(job="job001", since=now - 86400)
-    yield "chains with news for a reader", GOAL, lambda r: r.ledger.outbox.news()
+    yield "chains with news for a reader", GOAL, lambda r: r.ledger.outbox.reader.news()
     yield "usage --by day,job --since 30d", GOAL, lambda r: usage_report.report(r, ("day", "job"), since=day(30))
     yield "usage --by day,job --since 365d", GOAL, lambda r: usage_report.report(r, ("day", "job"), since=day(365))
     yield "usage --by day --since 365d", GOAL, lambda r: usage_report.report(r, ("day",), since=day(365))

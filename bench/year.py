@@ -133,7 +133,7 @@ def _year(ledger: Ledger, size: int) -> None:
     )  # fmt: skip
     _insert(ledger, "tally", [*KEY, *counts], sums)
     _insert(ledger, "chain", ["name", "seq", "head"], ((f"job:job{n:03d}", 1000, "") for n in range(JOBS)))
-    ledger.outbox.begin()
+    ledger.outbox.reader.begin()
 
 
 def _job(rng: random.Random) -> str:

@@ -54,7 +54,7 @@ def test_every_alert_arrives_and_none_twice_whoever_is_killed(ledger_url, tmp_pa
     ledger = open_for(ledger_url)
     url.connect(ledger_url).read("nothing")
     list(ledger.runs())
-    ledger.outbox.begin()
+    ledger.outbox.reader.begin()
     rng = random.Random(7)
     hanging = threading.Event()
 
@@ -160,7 +160,7 @@ def test_a_store_that_was_stopped_is_told_once_and_its_return_once(tmp_path):
     for store in stopped:
         url.connect(store).read("nothing")
         ledger = open_for(store)
-        ledger.outbox.begin()
+        ledger.outbox.reader.begin()
         ledger.close()
     with ExitStack() as receivers:
         told_by = {store: receivers.enter_context(http_receiver()) for store in stopped}

@@ -61,7 +61,7 @@ def receiver(monkeypatch):
 def reader(book, ledger_url):
     url.connect(ledger_url).read("nothing")
     list(book.runs())
-    book.outbox.begin()
+    book.outbox.reader.begin()
     return StoreReader(ledger_url)
 
 
@@ -88,7 +88,7 @@ def test_nothing_is_told_of_success_of_a_try_that_is_followed_by_another_or_of_t
     end(book, 1, "succeeded")
     end(book, 2, "failed", again_at=time.time() + 60)
     assert told(book, reader) == []
-    assert not book.outbox.news()
+    assert not book.outbox.reader.news()
 
 
 def test_after_two_means_the_second_failure_in_a_row_and_recovery_only_of_what_was_told(book, reader):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import nightlatch
-from nightlatch.ledger import kinds
+from nightlatch.ledger import kinds, replay
 from nightlatch.ledger.kinds import ROWS, EntryKind
 from tests.support.ledgers import begun
 
@@ -92,3 +92,7 @@ def test_no_other_file_names_a_kind_by_its_text():
 
 def test_a_kind_is_its_name():
     assert isinstance(kinds.ENDED, EntryKind) and kinds.ENDED == "ended" and ROWS["ended"] is kinds.ENDED
+
+
+def test_each_kind_that_is_evidence_for_a_run_has_its_rule_in_the_replay():
+    assert replay._RULES.keys() == kinds.evidence_for(kinds.RUN)

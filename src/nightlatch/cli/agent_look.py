@@ -18,6 +18,8 @@ from ..ledger.agents import AgentRow
 from ..observe import agent_views
 from ..observe.agent_views import AgentView
 from ..observe.reader import NEEDS_DECISION, StoreReader
+from ..runtime.shared.effect_records import resolve
+from ..runtime.supervisor.afterwards import decide
 from ..system import clock
 from ..system.identity import person
 from . import screen
@@ -126,9 +128,6 @@ def _cancel(args: Namespace) -> int:
 
 
 def _attach(args: Namespace) -> int:
-    from ..runtime.shared.effect_records import resolve
-    from ..runtime.supervisor.afterwards import decide
-
     name, handle = args.names
     reader = open_reader(args.store)
     run = reader.run(name)

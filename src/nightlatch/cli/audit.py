@@ -5,8 +5,10 @@ from __future__ import annotations
 from ..core.printable import printable
 from ..errors import Error, UsageError
 from ..ledger.audit import AuditResult
+from ..runtime.supervisor.afterwards.retention import keep_seconds
 from .arguments import Parser
 from .json_out import print_json
+from .reading import open_reader
 
 _PURPOSE = """\
 Check that nobody has tampered with the journal.
@@ -39,12 +41,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--heads", metavar="FILE", help="a file with one head per line, or with log lines (head=…)")
     parser.add_flag("--json", "one JSON object (verify), JSON Lines (head)")
     args = parser.parse_args(argv)
-    from .reading import open_reader
-
     ledger = open_reader(args.store).ledger
     if args.action == "verify":
-        from ..runtime.supervisor.afterwards.retention import keep_seconds
-
         kept = [*args.head, *(_read_heads(args.heads) if args.heads else [])]
         return _print_result(ledger.verify(kept, keep_seconds()), args.json)
     if args.head or args.heads:

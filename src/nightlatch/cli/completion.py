@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ..core.printable import printable
 from ..errors import Error
+from ..observe import stages
 from .arguments import Argument, Parser, parser_of
 from .main import COMMANDS
 from .reading import open_reader
@@ -125,8 +126,6 @@ def _stored(kinds: str) -> Iterator[Candidate]:
         for run in reader.ledger.runs(limit=_RUNS):
             yield run.id, f"{run.job} {run.key}, {run.status}"
     if "jobs" in kinds:
-        from ..observe import stages
-
         jobs = dict.fromkeys(stages.configured(), "a job of nightlatch.toml")
         for run in reader.ledger.runs(limit=10 * _RUNS):
             jobs.setdefault(run.job, f"last run {run.status}")

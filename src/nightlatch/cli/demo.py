@@ -9,7 +9,6 @@ import sys
 import tempfile
 import textwrap
 import time
-from collections.abc import Callable
 from typing import Any
 
 from ..core import advice
@@ -126,7 +125,8 @@ def _kill_holder(folder: str) -> bool:
     pid = os.path.join(folder, "pid")
     _say("\nAnd kill -9, with 60 seconds left on the lease:")
     ann = _lock("--", "sh", "-c", f'(setsid sleep 3600 &); echo "$$" > {pid}.part; mv {pid}.part {pid}; sleep 3600')
-    _wait_until(lambda: os.path.exists(pid))
+    while not os.path.exists(pid):
+        time.sleep(0.01)
     command = int(_content(pid))
     began = process.start_of(command) or 0
     ann.kill()
@@ -188,11 +188,6 @@ def _lock(*words: str) -> subprocess.Popen[bytes]:
 def _content(path: str) -> str:
     with open(path, encoding="utf-8") as file:
         return file.read().strip()
-
-
-def _wait_until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        time.sleep(0.01)
 
 
 def _say(line: str) -> None:

@@ -7,11 +7,13 @@ import sqlite3
 import sys
 import time
 from collections.abc import Iterator
+from datetime import date
 from importlib import import_module
 
 from ..core.passwords import hide_password
 from ..core.printable import printable
 from ..errors import Error, UsageError
+from ..gateway import age
 from ..ledger import location
 from ..store import url
 from ..system import cgroup, clock, identity, lifetime, tree
@@ -141,10 +143,6 @@ def _subreaper() -> Finding:
 
 def _prices() -> Finding:
     """Are the prices, which budgets in usd are counted with, recent?"""
-    from datetime import date
-
-    from ..gateway import age
-
     version, day = age.newest(date.today())
     if day is None:
         return warn("prices", "genai-prices is not installed", "pip install genai-prices: budgets in usd need it")

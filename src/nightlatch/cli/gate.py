@@ -5,19 +5,16 @@ from __future__ import annotations
 import time
 from typing import cast
 
+from .. import gates
 from ..core import advice
 from ..core.printable import printable
 from ..core.protocols import Inspectable
 from ..errors import UsageError
-from ..gates import at
 from ..observe.gate_views import GateView, gate_view
 from ..store import url
 from .arguments import Namespace, Parser
 from .json_out import print_json
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..gates.sql import Sql
+from .only_people import require_person
 
 _PURPOSE = """\
 Inspect and manage the gate that keeps stale holders from writing to TARGET: a path on this machine, a URL, or the
@@ -68,8 +65,6 @@ def main(argv: list[str]) -> int:
     if args.verb == "install-hook":
         return _install_hook(args.target, args.branch)
     if args.verb in ("adopt", "forget"):
-        from .only_people import require_person
-
         require_person(f"gate {args.verb} {args.target}", args.lease or "", args.store)
     if args.verb == "forget":
         return _forget(args)
@@ -94,7 +89,7 @@ def _forget(args: Namespace) -> int:
     if not args.lease:
         raise UsageError("which lease? nightlatch gate forget TARGET --lease NAME")
     # A gate whose target is gone may not open any more; then TARGET must be the URL that it was registered with.
-    gate_url = args.target if "://" in args.target else at(args.target).url
+    gate_url = args.target if "://" in args.target else gates.at(args.target).url
     if not url.connect(args.store).unregister(args.lease, gate_url):
         raise UsageError(f"{gate_url} is not registered under {args.lease}; use the URL that the error message shows")
     print(f"{printable(gate_url)} is no longer sealed by holders of {args.lease}")
@@ -110,25 +105,23 @@ def _install_hook(repository: str, branches: list[str]) -> int:
     return 0
 
 
-def _in_database(args: Namespace) -> Sql:
-    from ..gates.sql import Sql
-
+def _in_database(args: Namespace) -> gates.Sql:
     database, _, name = args.target.partition("#")
     if args.name and name and args.name != name:
         raise UsageError(f"the gate is named twice: #{name} and --name {args.name}")
     name = args.name or name or (args.table[0] if len(args.table) == 1 else "")
     if not name:
         raise UsageError(f"name the gate: {database}#articles, or --name articles")
-    return Sql(name, database)
+    return gates.Sql(name, database)
 
 
-def _install(gate: Sql, tables: list[str]) -> int:
+def _install(gate: gates.Sql, tables: list[str]) -> int:
     gate.install(*tables)
     print(f"{gate.url}: {', '.join(tables) or 'no table'} guarded" + ("" if tables else "; it is ready for use"))
     return 0
 
 
-def _remove(gate: Sql, tables: list[str]) -> int:
+def _remove(gate: gates.Sql, tables: list[str]) -> int:
     removed = gate.remove(*tables)
     if tables and not removed:
         raise UsageError(f"{gate.url} does not guard {', '.join(tables)}; nightlatch gate show lists what it does")
@@ -137,7 +130,7 @@ def _remove(gate: Sql, tables: list[str]) -> int:
 
 
 def _inspectable(target: str) -> Inspectable:
-    gate = at(target)
+    gate = gates.at(target)
     if not hasattr(gate, "standing"):
         raise UsageError(f"{target} is a gate that cannot be inspected from here")
     return cast("Inspectable", gate)

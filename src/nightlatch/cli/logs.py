@@ -11,6 +11,7 @@ from ..observe.reader import StoreReader
 from ..observe.run_views import next_of
 from ..runtime.supervisor.run import kept_output
 from ..system import clock, identity
+from ..system.strip_ansi import AnsiStripper
 from .arguments import Parser
 from .reading import open_reader
 
@@ -79,8 +80,6 @@ class _HasEnded:
 
 def _print_output(folder: str, raw: bool, has_ended: _HasEnded | None) -> bool:
     """Print the output; True if there was any."""
-    from ..system.strip_ansi import AnsiStripper
-
     stripper, out, printed = AnsiStripper(), sys.stdout.buffer, False
     for data in kept_output.follow(folder, has_ended) if has_ended else kept_output.read(folder):
         printed = printed or bool(data)

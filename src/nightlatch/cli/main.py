@@ -7,7 +7,8 @@ import os
 import sys
 
 from .. import exits
-from ..errors import BadConfig, Error, Stop
+from ..core.printable import printable
+from ..errors import BadConfig, Error, Stop, UsageError
 from ..system import preload, printing
 from ..system.light import signal
 
@@ -135,8 +136,6 @@ def _run(argv: list[str], begin: Callable[[str], None] = lambda _: None) -> int:
     try:
         return _dispatch(argv, begin)
     except (Error, Stop) as error:
-        from ..core.printable import printable
-
         # An error may quote a command's output, so it becomes one line; an invalid file has a line for each mistake.
         first, *others = (isinstance(error, BadConfig) and error.lines) or (str(error),)
         for line in [f"nightlatch: {first}", *others]:
@@ -156,8 +155,6 @@ def _run(argv: list[str], begin: Callable[[str], None] = lambda _: None) -> int:
             return exits.USAGE
         if os.environ.get("NIGHTLATCH_DEBUG"):
             raise
-        from ..core.printable import printable
-
         print(
             f"nightlatch: {type(error).__name__}: {printable(str(error))}. This is a fault of Nightlatch; "
             f"NIGHTLATCH_DEBUG=1 shows where",
@@ -218,8 +215,6 @@ def _split(argv: list[str]) -> tuple[list[str], str | None, list[str]]:
 
 def _unknown(word: str) -> Error:
     import difflib
-
-    from ..errors import UsageError
 
     ours = _SYNONYMS.get(word.lower())
     near = [ours] if ours else difflib.get_close_matches(word.lower(), COMMANDS, n=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..database import sqlite_presence
 from ..errors import UsageError
 from ..store import url
 from ..store.sql import SqlStore
@@ -21,8 +22,6 @@ _EXAMPLES = """\
 def begin_anew(store: SqlStore) -> None:
     if url.ledger_of(store.url) != url.BESIDE:
         raise UsageError("--new is for a store in a file; on PostgreSQL, drop the schema instead")
-    from ..database import sqlite_presence
-
     sqlite_presence.begin_anew(store.folder.removesuffix(".d"))
 
 

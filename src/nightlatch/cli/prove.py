@@ -18,6 +18,9 @@ from ..core.protocols import Store
 from ..core.value import value
 from ..errors import Error, StoreUnreachable
 from ..store import url
+from ..store.git import names
+from ..store.git.store import GitStore
+from ..store.sql import SqlStore
 from ..system import clock, identity, lifetime, process, proofs
 from .prove_places import PREFIX, TrialPlace, places
 from .prove_worker import DONE_KEY, LANDED, REFUSED, RENEWAL
@@ -199,15 +202,10 @@ class _Trial:
 
         Any other lease stays in the store for ever, so that its tokens only grow.
         """
-        from ..store.git.store import GitStore
-        from ..store.sql import SqlStore
-
         self._note_lifetime()
         for path in self.lifetimes:
             lifetime.forget(path)
         if isinstance(self.store, GitStore):
-            from ..store.git import names
-
             self.store.repository.delete([names.lease(self.name)])
         elif isinstance(self.store, SqlStore):
             self.store.forget(self.name)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import subprocess
 import tempfile
 from contextlib import closing
 from typing import Any
 
+from .. import gates
 from ..core.model import Mark
 from ..errors import GateUnreachable, UsageError
-from ..gates import at
+from ..store.git import names
 
 PREFIX = "nightlatch-prove-"
 
@@ -22,9 +24,6 @@ def places(targets: list[str], number: str) -> list[TrialPlace]:
 
 def beside(target: str, number: str) -> TrialPlace:
     """The place beside `target` in the proof `number`; nothing is created yet."""
-    from ..gates.file import File
-    from ..gates.folder import Folder
-
     if target.startswith("git+"):
         return _BranchPlace(target, number)
     if target.startswith(("postgresql:", "postgres:")):
@@ -33,10 +32,10 @@ def beside(target: str, number: str) -> TrialPlace:
         return _DatabasePlace(target, os.path.dirname(_sqlite_path(target)), number)
     if target.startswith(("s3:", "gs:", "az:")):
         return _ObjectPlace(target, number)
-    gate = at(target)
-    if isinstance(gate, Folder):
+    gate = gates.at(target)
+    if isinstance(gate, gates.Folder):
         return _FolderPlace(target, os.path.dirname(os.path.abspath(gate.path)), number)
-    if isinstance(gate, File):
+    if isinstance(gate, gates.File):
         return _FilePlace(target, os.path.dirname(os.path.abspath(gate.path)), number)
     raise UsageError(f"{target} cannot be tested: name a file, a folder, a database, a branch, an object")
 
@@ -81,9 +80,7 @@ class _OnDiskPlace(TrialPlace):
 
 class _FilePlace(_OnDiskPlace):
     def gate(self) -> Any:
-        from ..gates.file import File
-
-        return File(os.path.join(self.folder, "file"))
+        return gates.File(os.path.join(self.folder, "file"))
 
     def write(self, gate: Any, mark: Mark, worker: str) -> None:
         gate.write(mark, worker.encode())
@@ -94,9 +91,7 @@ class _FilePlace(_OnDiskPlace):
 
 class _FolderPlace(_OnDiskPlace):
     def gate(self) -> Any:
-        from ..gates.folder import Folder
-
-        return Folder(os.path.join(self.folder, "folder"))
+        return gates.Folder(os.path.join(self.folder, "folder"))
 
     def write(self, gate: Any, mark: Mark, worker: str) -> None:
         with tempfile.TemporaryDirectory(prefix=PREFIX) as source:
@@ -126,7 +121,7 @@ class _SqlPlace(TrialPlace):
             rows = connection.execute(f"SELECT worker FROM {self.table}").fetchall()
         return str(rows[0][0]) if rows else ""
 
-    def _create(self) -> None:
+    def make(self) -> None:
         with closing(self.connect()) as connection:
             connection.execute(f"CREATE TABLE {self.table} (worker TEXT)")
             connection.commit()
@@ -140,17 +135,13 @@ class _DatabasePlace(_OnDiskPlace, _SqlPlace):
         return os.path.join(self.folder, "file.db")
 
     def make(self) -> None:
-        super().make()
-        self._create()
+        _OnDiskPlace.make(self)
+        _SqlPlace.make(self)
 
     def gate(self) -> Any:
-        from ..gates.sql import Sql
-
-        return Sql(self.name, f"sqlite:///{self._path}")
+        return gates.Sql(self.name, f"sqlite:///{self._path}")
 
     def connect(self) -> Any:
-        import sqlite3
-
         return sqlite3.connect(self._path, timeout=30)
 
 
@@ -161,13 +152,8 @@ class _TablePlace(_SqlPlace):
         super().__init__(target, number)
         self._url = target.partition("#")[0]
 
-    def make(self) -> None:
-        self._create()
-
     def gate(self) -> Any:
-        from ..gates.sql import Sql
-
-        return Sql(self.name, self._url)
+        return gates.Sql(self.name, self._url)
 
     def connect(self) -> Any:
         import psycopg
@@ -187,9 +173,7 @@ class _TablePlace(_SqlPlace):
 
 class _BranchPlace(TrialPlace):
     def gate(self) -> Any:
-        from ..gates.git import Git
-
-        return Git(self.target.partition("#")[0], self.name)
+        return gates.Git(self.target.partition("#")[0], self.name)
 
     def write(self, gate: Any, mark: Mark, worker: str) -> None:
         with tempfile.TemporaryDirectory(prefix=PREFIX) as source:
@@ -210,17 +194,13 @@ class _BranchPlace(TrialPlace):
         return str(repository.git("show", f"{tip}:file").decode())
 
     def remove(self) -> None:
-        from ..store.git import names
-
         self.gate()._fence.repository.delete([f"refs/heads/{self.name}", names.fence(self.name)])
 
 
 class _ObjectPlace(TrialPlace):
     def gate(self) -> Any:
-        from ..gates.objects import Object
-
         plain, question, query = self.target.partition("?")
-        return Object(f"{plain}.{self.name}{question}{query}")
+        return gates.Object(f"{plain}.{self.name}{question}{query}")
 
     def write(self, gate: Any, mark: Mark, worker: str) -> None:
         gate.write(mark, worker.encode())

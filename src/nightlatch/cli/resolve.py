@@ -14,6 +14,7 @@ from ..observe.open_decisions import OpenDecision
 from ..observe.reader import NEEDS_DECISION, StoreReader
 from ..observe.run_views import facts, start
 from ..runtime.supervisor.afterwards import decide
+from ..runtime.supervisor.batches.batch import resolve
 from ..system.identity import person
 from . import screen
 from .arguments import Namespace, Parser
@@ -109,7 +110,10 @@ def _decide(reader: StoreReader, one: OpenDecision, args: Namespace) -> int:
             all_items = advice.to("resolve", "--all", "again", "--batch", one.batch)
             choices.append((all_items, f"all {waiting} of the batch that wait"))
         return _offer(f"{printable(one.title)} is {one.status}: {why}", choices, one.facts() if args.json else None)
-    status = settle(one, args.outcome, reader, args.wait)
+    status = decide.resolve_open(
+        one.key, args.outcome, person(), of_batch=one.batch, job=one.job, scope=one.scope, seen=one.changed,
+        store=reader.store, where=reader.url, wait=args.wait,
+    )  # fmt: skip
     if args.json:
         print_json({**one.facts(), "status": status})
     else:
@@ -118,8 +122,6 @@ def _decide(reader: StoreReader, one: OpenDecision, args: Namespace) -> int:
 
 
 def _decide_all(reader: StoreReader, args: Namespace) -> int:
-    from ..runtime.supervisor.batches.batch import resolve
-
     outcome = args.what
     for key in resolve(args.batch, "", outcome, by=person(), store=reader.url, wait=args.wait):
         if args.json:
@@ -129,30 +131,6 @@ def _decide_all(reader: StoreReader, args: Namespace) -> int:
         else:
             print(f"{printable(key)}: {outcome}")
     return 0
-
-
-def settle(one: OpenDecision, outcome: str, reader: StoreReader, wait: float) -> str:
-    """Apply the outcome; return the new status."""
-    if one.batch:
-        from ..runtime.supervisor.batches.batch import resolve as resolve_items
-
-        resolve_items(one.batch, one.key, outcome, by=person(), store=reader.url, wait=wait)
-        return effects.resolution(outcome, of_item=True)
-    if one.job:
-        decide.resolve_elsewhere(
-            one.job,
-            one.key,
-            outcome,
-            person(),
-            seen=one.changed,
-            ledger=open_for(reader.url),
-            store=reader.store,
-            wait=wait,
-        )
-        return effects.resolution(outcome)
-    from ..runtime.shared.effect_records import resolve
-
-    return resolve(one.key, outcome, by=person(), scope=one.scope, store=reader.url, wait=wait).status
 
 
 def _decide_elsewhere(reader: StoreReader, args: Namespace) -> int:

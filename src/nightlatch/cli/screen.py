@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 
 from ..core import duration
 from ..core.printable import printable
 from ..errors import UsageError
+from ..store.held import time_of
 from ..system import clock
 from ..system.printing import ESCAPE
 
@@ -25,6 +25,7 @@ _PIPED = 160  # columns if the width is not known, as in a pipe
 _NARROWEST = 8  # characters; an elastic column that would get fewer is omitted
 _READABLE = 24  # characters; an elastic column gets at least this many if there is room
 _GAP = "  "
+local = time_of
 
 
 def ask(question: str, otherwise: str) -> bool:
@@ -79,13 +80,6 @@ def until(wall: float) -> str:
 def moment(wall: float) -> str:
     """Local time, and how long ago or how far ahead."""
     return f"{local(wall)} ({until(wall)})"
-
-
-def local(wall: float) -> str:
-    """Local time, with the date unless it is today's."""
-    shown = time.localtime(wall)
-    today = shown[:3] == time.localtime()[:3]
-    return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", shown)
 
 
 def columns(rows: Sequence[Sequence[str]], elastic: Sequence[int], colours: Sequence[str] = ()) -> list[str]:

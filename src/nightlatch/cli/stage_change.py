@@ -12,7 +12,7 @@ from ..errors import UsageError
 from ..ledger import open_for
 from ..observe.reader import StoreReader
 from ..runtime.supervisor.run import counting
-from ..system.identity import person
+from ..system.identity import new_id, person
 from .reading import open_reader
 
 
@@ -38,9 +38,7 @@ def change(reader: StoreReader, job: Job, was: str, stage: str, *, why: str, for
         now = stages.of(row, job.stage)
         if now != was:
             raise UsageError(f"{job.name} is {now} by now: nothing was changed")
-        return stages.changed(
-            row, stage, was, by=by, why=why, at=store.clock(), id=counting.new_change_id(), forced=forced
-        )
+        return stages.changed(row, stage, was, by=by, why=why, at=store.clock(), id=new_id()[:12], forced=forced)
 
     return counting.change_stage(store, open_for(reader.url), job.name, changed)
 

@@ -7,6 +7,7 @@ without -n is overlap = "queue", `timeout 30m` is timeout, and the flags of `nig
 from __future__ import annotations
 
 import datetime
+import json
 import os
 import re
 import shlex
@@ -276,6 +277,4 @@ def _value(given: Any) -> str:
         return f"[{', '.join(map(_value, given))}]"
     if isinstance(given, dict):
         return "{ " + ", ".join(f"{_key(name)} = {_value(text)}" for name, text in given.items()) + " }"
-    import json
-
     return json.dumps(str(given), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -14,7 +14,7 @@ from ..system import identity, storage, zone
 from . import lines
 from .jobs import ALERTS, Jobs
 from .mistakes import Mistakes, Path, shown
-from .settings import SETTINGS, Section, default_at_once, default_interpreter
+from .settings import SETTINGS, Section, default_at_once, default_interpreter, imported
 
 TABLES = ("defaults", "jobs")
 RESERVED = ("keep",)
@@ -64,8 +64,8 @@ class Config:
 
 def load(path: str, *, host: str = "") -> Config:
     """The configuration for this machine, or for `host`. Raises `BadConfig` with every mistake."""
-    text, document = _parse(path)
-    folder, mistakes = os.path.dirname(path), Mistakes(path, lines.find(text))
+    document, mistakes = _parse(path)
+    folder = os.path.dirname(path)
     for key in _with_null_bytes(document):
         mistakes.add(key, "a text holds the character \\u0000, which no file name or command can have")
     mistakes.raise_any()
@@ -103,8 +103,7 @@ def load(path: str, *, host: str = "") -> Config:
 
 def alerts_of(path: str) -> Any:
     """The settings of alerts, or None if the file has none. Mistakes elsewhere in the file are ignored."""
-    text, document = _parse(path)
-    mistakes = Mistakes(path, lines.find(text))
+    document, mistakes = _parse(path)
     folder, row = os.path.dirname(path), next(row for row in SETTINGS if row.name == ALERTS)
     found = row.read(Section(document[ALERTS], (ALERTS,), folder, mistakes)) if ALERTS in document else None
     jobs = document.get("jobs")
@@ -120,22 +119,14 @@ def alerts_of(path: str) -> Any:
 
 def _with_jobs(everywhere: Any, jobs: dict[str, Section]) -> Any:
     """The settings of `[alerts]`, with each job's own settings added."""
-    from importlib import import_module
-
-    read_job = import_module("nightlatch.observe.alerts.settings").read_job
+    read_job: Any = imported("observe.alerts.settings:read_job")
     found = {name: read_job(section, everywhere) for name, section in jobs.items()}
     return replace(everywhere, jobs=found) if everywhere and found else everywhere
 
 
-def store_of(path: str) -> str:
-    """The store that the file names, or "". Every command needs it, so mistakes elsewhere in the file are ignored."""
-    return str(settings_of(path, "store").get("store", ""))
-
-
 def settings_of(path: str, *names: str) -> dict[str, Any]:
     """Those of the named top-level keys that the file has. Mistakes elsewhere in the file are ignored."""
-    text, document = _parse(path)
-    mistakes = Mistakes(path, lines.find(text))
+    document, mistakes = _parse(path)
     found = {
         row.name: row.read(Section(document[row.name], (row.name,), os.path.dirname(path), mistakes))
         for row in SETTINGS
@@ -155,11 +146,11 @@ def _in_words(error: str) -> str:
     return f'{error}. Text needs quotes, as in timeout = "30m"'
 
 
-def _parse(path: str) -> tuple[str, dict[str, Any]]:
+def _parse(path: str) -> tuple[dict[str, Any], Mistakes]:
     try:
         with open(path, encoding="utf-8", newline="") as file:
             text = file.read().replace("\r\n", "\n")
-        return text, tomllib.loads(text)
+        return tomllib.loads(text), Mistakes(path, lines.find(text))
     except tomllib.TOMLDecodeError as error:
         what, _, place = str(error).rpartition(" (at ")
         line = place.removeprefix("line ").partition(",")[0]

@@ -97,9 +97,9 @@ def store() -> str:
     """The store that the file names, as a URL that is valid in any folder; "" if it names none."""
     path = find()
     if path and path not in _stores:
-        from .load import store_of
+        from .load import settings_of  # every command needs the store: mistakes elsewhere in the file are ignored
 
-        _stores[path] = store_of(path)
+        _stores[path] = str(settings_of(path, "store").get("store", ""))
     return _stores.get(path, "")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import subprocess
 
 from ..core.batch import unpack
 from ..core.job import Job
@@ -74,8 +75,6 @@ def _of_a_line(line: str) -> str:
 
 
 def _function(target: Function, home: str) -> str:
-    import subprocess
-
     module = target.where.rpartition(":")[0]
     if module.endswith(".py"):
         module = "os"  # config/targets.py has checked the file: only check the interpreter

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import Any
 
 from ..core import checks
@@ -57,15 +58,13 @@ class Setting:
     def read(self, section: Section) -> Any:
         """The value of the key; None if it is wrong, which is noted as a mistake."""
         try:
-            return _imported(self._read)(section) if isinstance(self._read, str) else self._read(section)
+            return imported(self._read)(section) if isinstance(self._read, str) else self._read(section)
         except UsageError as error:
             section.mistake(f"{error}. Example: {self.example}")
             return None
 
 
-def _imported(name: str) -> Callable[[Section], Any]:
-    from importlib import import_module
-
+def imported(name: str) -> Callable[[Section], Any]:
     module, _, function = name.partition(":")
     found: Callable[[Section], Any] = getattr(import_module(f"nightlatch.{module}"), function)
     return found

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
+from typing import Any, BinaryIO
 from urllib.parse import parse_qsl, quote
 
 from ..core import checks
 from ..errors import GateUnreachable, UsageError
 from ..system import extras
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any, BinaryIO
-
-    Version = dict[str, str]  # what a conditional put names: the ETag, or what the store has instead
+Version = dict[str, str]  # what a conditional put names: the ETag, or what the store has instead
 
 # How many parts at the start of the path name the bucket. Azure: account and container.
 _BUCKET_PARTS = {"s3": 1, "gs": 1, "az": 2}

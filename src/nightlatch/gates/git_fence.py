@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from ..core import fence
 from ..core.fence import KeptMark, Refusal
+from ..core.model import KnownGrants, Mark
 from ..errors import GateUnreachable, StaleToken, StoreUnreachable
 from ..store import url as store_url
 from ..store.git import names
 from ..store.git.objects import Commit, Pack
+from ..store.git.remote import Remote
 from ..store.git.repository import Moved, PushRefused, RefMove, Repository
 from ..system import clock, durable, identity
 from . import git_seen, refusals
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..core.model import KnownGrants, Mark
-    from ..store.git.remote import Remote
 
 TIMEOUT = 30.0
 MAX_TRIES = 20  # how often others (holders of other leases, our own keeper) may come first

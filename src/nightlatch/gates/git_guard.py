@@ -9,13 +9,10 @@ like a linked work tree and its main repository.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 from ..errors import GateUnreachable
 from ..system import durable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Needed besides the guard: the user's own settings may name paths in the work tree or hide new files there, and
 # submodules have separate settings.

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
+from ..core.fence import KeptMark
+from ..core.model import Mark
 from ..errors import Conflict, GateUnreachable, StaleToken
 from ..store.git.git_errors import is_full, line_with
 from ..store.git.repository import RefMove, verdict
 from ..system import program
 from .git_fence import MAX_TRIES, TIMEOUT, BranchFence, gate_errors
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from ..core.fence import KeptMark
-    from ..core.model import Mark
-    from .worktree import Worktree
+from .worktree import Worktree
 
 _MAX_REBASES = 3  # how often to rebase onto a branch that somebody else moved
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import mimetypes
 import os
+from collections.abc import Callable
+from typing import BinaryIO
 
 from ..core import fence
 from ..core.fence import KeptMark, Landing, Refusal
+from ..core.model import KnownGrants, Mark
+from ..core.protocols import Bearer
 from ..core.value import replace
 from ..errors import Error, GateUnreachable, StaleToken, UsageError
 from ..system import clock, identity
@@ -14,14 +18,6 @@ from . import releases
 from .bearer import present
 from .bucket import Bucket
 from .pointer import Cell, Pointer
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import BinaryIO
-
-    from ..core.model import KnownGrants, Mark
-    from ..core.protocols import Bearer
 
 KEEP = 5  # payloads
 _KEPT_REFUSALS = 16  # in the pointer

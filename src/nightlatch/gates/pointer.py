@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 
 from ..core import fence
 from ..core.fence import KeptMark, Landing, Refusal
 from ..core.value import replace, value
 from ..errors import GateUnreachable
 from ..system import clock, identity
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .bucket import Bucket, Version
+from .bucket import Bucket, Version
 
 PATIENCE = 30.0  # seconds in which a change has to land
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 
 from ..core.fence import Refusal
+from ..errors import StaleToken
 from ..system import clock
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..errors import StaleToken
 
 KEEP = 128 * 1024  # bytes; then the file replaces its `.old`
 

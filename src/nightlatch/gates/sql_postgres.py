@@ -6,33 +6,28 @@ row, so whichever comes second waits. (FOR KEY SHARE would not do: it does not b
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 from psycopg import pq, sql
 from psycopg.conninfo import make_conninfo
 
 from ..core import duration
+from ..core.fence import KeptMark, Refusal
 from ..core.model import Mark
 from ..database import dsn
 from ..errors import GateUnreachable, UsageError
-from . import sql_marks
 from . import sql_postgres_address as address
 from . import sql_postgres_schema as schema
+from .sql_marks import SqlMarks
 from .sql_postgres_transaction import PostgresTransaction, one_line
 from .sql_postgres_watch import SEAL, SealWatch
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from ..core.fence import KeptMark, Refusal
 
 GRACE = 2.0  # seconds that an older holder's transaction has to finish
 PATIENCE = 30.0  # seconds to wait for other sessions' locks
 SEALER_IDLE = 10.0  # seconds after which the server ends a seal whose process is stopped
-KEEP = 1000  # refusals kept for each gate
 
 _LOCK_TIMEOUT = "55P03"
 _MISSING = ("3F000", "42P01", "42883")  # schema, table, function
@@ -190,17 +185,12 @@ class Postgres:
             raise GateUnreachable(f"{self.url} could not be sealed or read: {reason}") from error
 
 
-class PostgresMarks:
-    """The marks of one gate, read and written on a separate connection."""
+class PostgresMarks(SqlMarks):
+    tables, placeholder = f"{schema.SCHEMA}.", "%s"
 
     def __init__(self, connection: psycopg.Connection[Any], gate: str, watch: SealWatch | None) -> None:
-        self.connection, self._gate, self._watch = connection, gate, watch
-
-    def read(self) -> dict[str, KeptMark]:
-        rows = self.connection.execute(
-            f"SELECT {sql_marks.MARK} FROM {schema.SCHEMA}.mark WHERE gate = %s ORDER BY lease", (self._gate,)
-        )
-        return sql_marks.marks(rows)
+        super().__init__(connection, gate)
+        self._watch = watch
 
     def write(self, kept: KeptMark) -> None:
         mark = kept.mark
@@ -215,17 +205,17 @@ class PostgresMarks:
             "VALUES (%s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (gate, lease) DO UPDATE SET token = excluded.token, "
             "grant_id = excluded.grant_id, store = excluded.store, at = excluded.at, by = excluded.by, "
             "floor = excluded.floor",
-            (self._gate, mark.name, mark.token, mark.grant, mark.store, kept.at, kept.by, floor),
+            (self.gate, mark.name, mark.token, mark.grant, mark.store, kept.at, kept.by, floor),
         )
         self.connection.execute(
             f"DELETE FROM {schema.SCHEMA}.passage WHERE gate = %s AND lease = %s AND token < %s",
-            (self._gate, mark.name, floor),
+            (self.gate, mark.name, floor),
         )
 
     def _wait_for_older_holder(self, old: Mark, watch: SealWatch) -> None:
         """Lock the mark's row. A session that share-locks it for longer than `GRACE` is an older holder's: end it."""
         query = f"SELECT 1 FROM {schema.SCHEMA}.mark WHERE gate = %s AND lease = %s FOR UPDATE"
-        values = (self._gate, old.name)
+        values = (self.gate, old.name)
         self.connection.execute("SAVEPOINT old")
         _set(self.connection, "lock_timeout", GRACE)
         try:
@@ -236,25 +226,6 @@ class PostgresMarks:
                 self.connection.execute(query, values)
         else:
             _set(self.connection, "lock_timeout", PATIENCE)
-
-    def record(self, refusal: Refusal) -> None:
-        r = refusal
-        self.connection.execute(
-            f"INSERT INTO {schema.SCHEMA}.refusal (gate, at, lease, offered, grant_id, store, stands, by) "
-            "VALUES (%s, %s, %s, %s, %s, %s, %s, %s)",
-            (self._gate, r.at, r.name, r.offered, r.grant, r.store, r.current, r.by),
-        )
-        self.connection.execute(
-            f"DELETE FROM {schema.SCHEMA}.refusal WHERE gate = %(gate)s AND id < (SELECT id FROM "
-            f"{schema.SCHEMA}.refusal WHERE gate = %(gate)s ORDER BY id DESC OFFSET {KEEP - 1} LIMIT 1)",
-            {"gate": self._gate},
-        )
-
-    def recorded(self) -> list[Refusal]:
-        rows = self.connection.execute(
-            f"SELECT {sql_marks.REFUSAL} FROM {schema.SCHEMA}.refusal WHERE gate = %s ORDER BY id", (self._gate,)
-        )
-        return sql_marks.refusals(rows)
 
 
 def _modes(connection: psycopg.Connection[Any]) -> str:

@@ -10,15 +10,11 @@ server hands out again the ids whose log it had not flushed.
 
 from __future__ import annotations
 
-from psycopg import sql
+from typing import Any
+
+from psycopg import Connection, sql
 
 from ..errors import UsageError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from psycopg import Connection
 
 SCHEMA = "nightlatch_gates"
 CURSOR = "nightlatch_gate"

@@ -7,16 +7,11 @@ its reply.
 from __future__ import annotations
 
 import select
+from typing import Any
 
-from psycopg import pq
+from psycopg import Connection, pq
 from psycopg.errors import error_from_result
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from psycopg import Connection
-    from psycopg.pq.abc import PGconn, PGresult
+from psycopg.pq.abc import PGconn, PGresult
 
 _SUCCESS = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK)
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from psycopg import Connection
+
+from ..core.model import Mark
 from ..system import clock
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from psycopg import Connection
-
-    from ..core.model import Mark
 
 # The COMMIT may still be on its way to the server; ending its session decides the transaction. The session is found by
 # its lock on a random number, in the statement that ends it: a pid or a transaction id can be reused.

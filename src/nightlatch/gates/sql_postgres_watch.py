@@ -7,16 +7,13 @@ connection finds the session that the seal waits for.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 
 from ..errors import GateUnreachable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import Any
 
 SEAL = "nightlatch seal"  # application_name of our own sessions
 

@@ -14,8 +14,9 @@ from urllib.parse import unquote_to_bytes
 from ..core.model import Mark
 from ..errors import GateUnreachable, UsageError
 from ..system import filelock, identity, presence, storage
-from . import address, sql_marks
+from . import address
 from . import sql_sqlite_triggers as triggers
+from .sql_marks import SqlMarks
 from .sql_sqlite_transaction import SqliteTransaction
 
 TYPE_CHECKING = False
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from ..core.fence import KeptMark, Refusal
 
 PATIENCE = 30.0  # seconds to wait for a turn to write
-KEEP = 1000  # refusals kept for each gate
 
 _TABLES = (
     """CREATE TABLE IF NOT EXISTS nightlatch_mark (gate TEXT NOT NULL, lease TEXT NOT NULL, token INTEGER NOT NULL,
@@ -222,45 +222,17 @@ class Sqlite:
             raise address.unwritable(self.path, error) from error
 
 
-class SqliteMarks:
-    """The marks of one gate, read and written on a connection."""
-
-    def __init__(self, connection: sqlite3.Connection, gate: str) -> None:
-        self.connection, self._gate = connection, gate
-
-    def read(self) -> dict[str, KeptMark]:
-        rows = self.connection.execute(
-            f"SELECT {sql_marks.MARK} FROM nightlatch_mark WHERE gate = ? ORDER BY lease", (self._gate,)
-        )
-        return sql_marks.marks(rows)
+class SqliteMarks(SqlMarks):
+    tables, placeholder = "nightlatch_", "?"
 
     def write(self, kept: KeptMark) -> None:
         mark = kept.mark
-        self.connection.execute(
+        self.execute(
             "INSERT INTO nightlatch_mark (gate, lease, token, grant_id, store, at, by) VALUES (?, ?, ?, ?, ?, ?, ?) "
             "ON CONFLICT (gate, lease) DO UPDATE SET token = excluded.token, grant_id = excluded.grant_id, "
             "store = excluded.store, at = excluded.at, by = excluded.by",
-            (self._gate, mark.name, mark.token, mark.grant, mark.store, kept.at, kept.by),
+            *(self.gate, mark.name, mark.token, mark.grant, mark.store, kept.at, kept.by),
         )
-
-    def record(self, refusal: Refusal) -> None:
-        r = refusal
-        self.connection.execute(
-            "INSERT INTO nightlatch_refusal (gate, at, lease, offered, grant_id, store, stands, by) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            (self._gate, r.at, r.name, r.offered, r.grant, r.store, r.current, r.by),
-        )
-        self.connection.execute(
-            "DELETE FROM nightlatch_refusal WHERE gate = ?1 AND id NOT IN "
-            f"(SELECT id FROM nightlatch_refusal WHERE gate = ?1 ORDER BY id DESC LIMIT {KEEP})",
-            (self._gate,),
-        )
-
-    def recorded(self) -> list[Refusal]:
-        rows = self.connection.execute(
-            f"SELECT {sql_marks.REFUSAL} FROM nightlatch_refusal WHERE gate = ? ORDER BY id", (self._gate,)
-        )
-        return sql_marks.refusals(rows)
 
 
 def _check_timeout(timeout: str | None) -> None:

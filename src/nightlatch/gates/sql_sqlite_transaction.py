@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 
+from ..core.model import Mark
 from ..errors import GateUnreachable, InDoubt, UsageError
+from ..system.filelock import FairLock
 from . import sql_sqlite_triggers as triggers
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.model import Mark
-    from ..system.filelock import FairLock
 
 _CHECK = (
     f"SELECT {triggers.FUNCTION}(?1) FROM nightlatch_mark WHERE gate = ?1 AND lease = ?2 AND token = ?3 "

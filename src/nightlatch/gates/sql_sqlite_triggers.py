@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import sqlite3
 
+from ..core.model import Mark
 from ..errors import UsageError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.model import Mark
 
 FUNCTION = "nightlatch_token"
 _VERBS = ("insert", "update", "delete")

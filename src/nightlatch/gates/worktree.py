@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping, Sequence
 
 from ..errors import Conflict, GateUnreachable, UsageError
 from ..store import url as store_url
 from ..store.git.remote import environment
+from ..store.git.repository import Repository
 from ..system import program, tree
 from . import git_guard
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from ..store.git.repository import Repository
 
 _LOCAL_TIMEOUT = 300.0  # seconds: a rebase of many commits takes long
 _OUR_TRAILERS = re.compile(r"^Nightlatch-(Job|Run|Attempt|Token): .*\n?", re.MULTILINE)

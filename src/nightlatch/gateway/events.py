@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from .dialects import Dialect
 from .json_text import parsed
-
-if TYPE_CHECKING:
-    from .dialects import Dialect
-    from .requested import ReplyUsage
+from .requested import ReplyUsage
 
 _USAGE = b'"usage'  # most events have none; in text the quote would be escaped, so this is not text
 _LONGEST = 64 << 20  # bytes of one event, or of a reply, that are kept to be read

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import ClientConnectionError, ClientConnectorError, ClientError, web
 
 from ..core.metering import price
+from ..core.metering.price import Price
+from .dialects import Dialect
 from .events import Events, Whole
 from .json_text import parsed
-from .requested import ReplyUsage
+from .overdue import Overdue
+from .pipe import Pipe, Row
+from .prices import Prices
+from .requested import ModelRequest, ReplyUsage
 from .upstream import passed_back, read_all
-
-if TYPE_CHECKING:
-    from ..core.metering.price import Price
-    from .dialects import Dialect
-    from .overdue import Overdue
-    from .pipe import Pipe, Row
-    from .prices import Prices
-    from .requested import ModelRequest
 
 _LOST = frozenset((502, 504, *range(520, 528), 530))  # statuses from a proxy: the vendor may have done the work
 _AT_ONCE = 1 << 20  # a reply up to this size is read whole, and settled before the client has it

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+
+from aiohttp.web import BaseRequest
 
 from ..system import clock
-
-if TYPE_CHECKING:
-    from aiohttp.web import BaseRequest
 
 _LONGEST = 3590.0  # seconds that a call may last; shared caps rely on less than an hour (ledger/holds.py)
 _LOOK = 5.0  # seconds between two looks

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from ..core.metering.call import Call
 from ..runtime.shared.call_slots import CallSlots
 from .room import Room
-
-if TYPE_CHECKING:
-    from ..core.metering.call import Call
 
 Row = tuple[str, int, int, int, str]  # kind, tokens, billionths, calls, and the model if it is not the requested one
 _encode = json.JSONEncoder(separators=(",", ":")).encode

@@ -5,15 +5,13 @@ Loaded after the gateway listens: the import takes longer than a command needs t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core.metering import price
 from ..core.metering.price import Price
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _KINDS = {  # the names in genai-prices → ours
     "input_mtok": price.INPUT,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from ..core.metering import price
 from ..core.metering.call import LEAST
 from ..core.value import value
 from .body import BadBody
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
 
 TOOL_TOKENS = 25_000  # tokens that one use of a vendor's tool may read: an estimate
 USES = 8  # uses of such a tool, if the request names no limit

@@ -9,15 +9,11 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..core.metering.call import unlowered
+from ..core.metering.call import Call, unlowered
+from ..runtime.shared.call_slots import CallSlots
 from ..system import clock
-
-if TYPE_CHECKING:
-    from ..core.metering.call import Call
-    from ..runtime.shared.call_slots import CallSlots
-
 
 _KEPT = 1000  # descriptions of calls in memory
 

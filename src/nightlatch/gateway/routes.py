@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
+from .dialects import Dialect
 from .dialects.google import EmbedContent, GenerateContent, Interactions
 from .dialects.messages import Messages
 from .dialects.openai import Chat, Embeddings, Responses
-
-if TYPE_CHECKING:
-    from .dialects import Dialect
 
 MESSAGES, CHAT, RESPONSES, COMPACT = Messages(), Chat(), Responses(), Responses(compact=True)
 GENERATE, INTERACTIONS, EMBEDDINGS, EMBED = GenerateContent(), Interactions(), Embeddings(), EmbedContent()

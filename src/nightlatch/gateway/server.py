@@ -5,35 +5,29 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aiohttp import ClientError, web
 
 from ..core.metering import price
 from ..core.metering.call import PREAMBLE, UNSTATED, Call
+from ..core.metering.price import Price
 from ..core.value import replace, value
 from ..system import clock
 from . import routes
 from .body import BadBody, Body
+from .dialects import Dialect
 from .forward import Forward
 from .json_text import parsed
-from .requested import TOOL_TOKENS
-from .upstream import read_all
+from .overdue import Overdue
+from .pipe import Pipe
+from .prices import Prices
+from .requested import TOOL_TOKENS, ModelRequest
+from .upstream import Headers, Upstream, read_all
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from ..core.metering.price import Price
-    from .dialects import Dialect
-    from .overdue import Overdue
-    from .pipe import Pipe
-    from .prices import Prices
-    from .requested import ModelRequest
-    from .upstream import Headers, Upstream
-
-    _Count = Callable[[], Awaitable[int | None]]
-
+_Count = Callable[[], Awaitable[int | None]]
 _VENDORS = ("anthropic", "openai", "google", "chatgpt")  # the last: codex with a login
 _AGENT = "x-claude-code-agent-id"  # the header that names a subagent
 _MARGIN, _EXTRA = 50, 64  # added to a vendor's count: a fiftieth, and 64 tokens

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
 import aiohttp
+from aiohttp.web import BaseRequest
 from multidict import CIMultiDict
 from yarl import URL
 
 from .requested import words
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from aiohttp.web import BaseRequest
-
-    Headers = CIMultiDict[str]
-
+Headers = CIMultiDict[str]
 _REUSED = 10.0  # seconds that an idle connection is kept; an older one may be dead, which looks like a lost reply
 _CONNECT = 30.0  # seconds
 _AUTOMATIC = ("User-Agent", "Accept", "Content-Type")  # headers that aiohttp adds where the client sent none

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ..core import advice
 from ..core.effects import BEGUN, DONE, FAILED, IN_DOUBT
 from ..core.model import Holder
-from ..core.value import value
+from ..core.value import replace, value
 from ..errors import StaleToken
 from . import kinds
 from .chain import clean
@@ -39,8 +39,8 @@ class Effect:
     exit_code: int | None = None
     result: str = ""  # the beginning of its output
     reason: str = ""
-    began: float
-    changed: float
+    began: float = 0.0
+    changed: float = 0.0
 
 
 EFFECT = TypedTable("effect", Effect)
@@ -116,7 +116,7 @@ class Effects:
                 command=clean(command), input=input, deadline=at + lasting, began=at, changed=at,
             )  # fmt: skip
             rows = chain(_BEGIN, **EFFECT.by_column(begun))
-            return self._moved(chain, rows, scope, key, kinds.EFFECT_BEGUN, by=str(holder), command=command)
+            return self._moved(chain, rows, begun, kinds.EFFECT_BEGUN, by=str(holder), command=command)
 
     def finish(self, effect: Effect, status: str, *, exit_code: int | None, result: str, reason: str) -> Effect:
         """For its holder: record how the effect ended, once no process of its command is left.
@@ -147,29 +147,12 @@ class Effects:
             effect, IN_DOUBT, status, kinds.EFFECT_RESOLVED, result=result or effect.result, reason=by, by=by
         )
 
-    def learn(
-        self,
-        scope: str,
-        key: str,
-        status: str,
-        *,
-        attempt: int,
-        token: int,
-        holder: Holder,
-        input: str,
-        deadline: float,
-        result: str,
-        reason: str,
-    ) -> Effect:
+    def learn(self, effect: Effect) -> Effect:
         """Record another machine's effect, as the shared store has it, if this ledger does not know it or its end."""
-        with self._tables.on_chain(scope) as chain:
-            at = chain.at / 1000
-            learned = Effect(
-                scope=scope, key=key, status=status, attempt=attempt, token=token, grant="", holder=holder, input=input,
-                deadline=deadline, result=result, reason=reason, began=at, changed=at,
-            )  # fmt: skip
+        with self._tables.on_chain(effect.scope) as chain:
+            learned = replace(effect, began=chain.at / 1000, changed=chain.at / 1000)
             rows = chain(_LEARN, **EFFECT.by_column(learned))
-            return self._moved(chain, rows, scope, key, kinds.EFFECT_LEARNED, reason=reason)
+            return self._moved(chain, rows, effect, kinds.EFFECT_LEARNED, reason=effect.reason)
 
     def _move(
         self,
@@ -200,19 +183,18 @@ class Effects:
                 over=int(over),
                 at=chain.at,
             )
-            return self._moved(
-                chain, rows, effect.scope, effect.key, kind, exit_code=exit_code, reason=reason or None, by=by
-            )
+            return self._moved(chain, rows, effect, kind, exit_code=exit_code, reason=reason or None, by=by)
 
     def _moved(
-        self, chain: ChainTransaction, rows: list[tuple[Any, ...]], scope: str, key: str, kind: str, **facts: object
+        self, chain: ChainTransaction, rows: list[tuple[Any, ...]], effect: Effect, kind: str, **facts: object
     ) -> Effect:
         if not rows:
             # Raised inside the transaction, which rolls it back.
             raise StaleToken(
-                f"the effect {key} has changed: another process has begun or resolved it. Nothing was recorded here; "
-                f"look again: {advice.command('show', key)}"
+                f"the effect {effect.key} has changed: another process has begun or resolved it. Nothing was recorded "
+                f"here; look again: {advice.command('show', effect.key)}"
             )
         moved = EFFECT.read(rows[0])
-        chain.append(kind, scope=scope, key=key, attempt=moved.attempt, token=moved.token, status=moved.status, **facts)
+        common = {name: getattr(moved, name) for name in ("scope", "key", "attempt", "token", "status")}
+        chain.append(kind, **common, **facts)
         return moved

@@ -87,16 +87,10 @@ class History:
         return self._tables.day(round(at * 1000))
 
     def tallies(
-        self,
-        by: Sequence[str],
-        *,
-        job: str | None = None,
-        since: str = "",
-        until: str = tally.NO_END,
-        running: bool = True,
+        self, by: Sequence[str], *, since: str = "", until: str = tally.NO_END, running: bool = True
     ) -> list[Tally]:
         """Sums by these columns, of days from `since` to `until`; `running`: also of attempts that have not ended."""
-        return tally.report(self._tables, by, job=job, since=since, until=until, running=running)
+        return tally.report(self._tables, by, since=since, until=until, running=running)
 
     def sums(
         self,
@@ -110,11 +104,9 @@ class History:
         """`tallies` as plain rows, of these columns only: see tally.sums."""
         return tally.sums(self._tables, by, columns, job=job, since=since, until=until)
 
-    def usd_by(
-        self, *by: str, job: str | None = None, since: str = "", until: str = tally.NO_END
-    ) -> list[tuple[Any, ...]]:
+    def usd_by(self, *by: str, since: str, until: str = tally.NO_END) -> list[tuple[Any, ...]]:
         """(the columns `by`, usd) of each group that used any; in no order."""
-        return [(*row[:-1], row[-1] / _USD) for row in self.sums(by, ("usd",), job=job, since=since, until=until)]
+        return [(*row[:-1], row[-1] / _USD) for row in self.sums(by, ("usd",), since=since, until=until)]
 
     def amounts_of_runs(self, jobs: Sequence[str], *, most: int) -> list[list[tuple[int, ...]]]:
         """For each job, what each of its newest runs has used, the newest first, in whole parts of each unit."""

@@ -99,27 +99,16 @@ WHERE id = :id AND claim = :claim RETURNING id
 
 class Outbox:
     def __init__(self, tables: Tables) -> None:
-        self._tables, self._reader = tables, JournalReader(tables, READER)
-
-    def begin(self) -> None:
-        """Begin to read the journal: what happened long before that is not reported."""
-        self._reader.begin()
-
-    def news(self) -> list[str]:
-        """The jobs whose chains have unread entries."""
-        return self._reader.news()
-
-    def peek(self, job: str) -> list[Entry]:
-        """Unread entries of a job's chain; they stay unread."""
-        return self._reader.unread(job)
+        self._tables = tables
+        self.reader = JournalReader(tables, READER)  # of the journal, for all processes together
 
     def read(self, job: str, judge: Callable[[list[Entry], dict[str, Problem]], Judged]) -> int:
         """Judge a job's new entries, together with what is wrong with the job; returns how many there were."""
         with self._tables.on_chain(job) as chain:
-            entries = self._reader.unread(job, chain)
+            entries = self.reader.unread(job, chain)
             if entries:
                 self._record(chain, judge(entries, self._problems(chain, job)))
-                self._reader.move(job, entries[-1].seq, chain)
+                self.reader.move(job, entries[-1].seq, chain)
         return len(entries)
 
     def observe(self, job: str, judge: Callable[[dict[str, Problem], float], Judged]) -> None:

@@ -81,21 +81,17 @@ def take(
     facts: Mapping[str, str] = NO_FACTS,
 ) -> RunRow | None:  # fmt: skip
     """Begin the next attempt, if the run is still as it was seen; None if not."""
-    next_ = _Next(run, token, grant, holder, command, definition, facts)
-    if run.status == statuses.RUNNING and run.grant != grant:
-        return _take_over(tables, run, next_)
-    entries = RunEntries(run, at)
-    values, attempt = next_.begin(entries)
-    rows = tables.guarded(_SEAL, values, [(ATTEMPT, [ATTEMPT.row(attempt)]), (ENTRY, entries.rows)])
-    return RUN.read(rows[0]) if rows else None
-
-
-def _take_over(tables: Tables, run: RunRow, next_: _Next) -> RunRow | None:
-    """Begin the next attempt, and record on the job's chain too that the holder of the last one is gone."""
+    started_with = run, token, grant, holder, clean(command), clean(definition), facts
+    if run.status != statuses.RUNNING or run.grant == grant:
+        entries = RunEntries(run, at)
+        values, attempt = _begin(entries, *started_with)
+        rows = tables.guarded(_SEAL, values, [(ATTEMPT, [ATTEMPT.row(attempt)]), (ENTRY, entries.rows)])
+        return RUN.read(rows[0]) if rows else None
+    # The holder of the last attempt is gone: that is recorded on the job's chain too.
     with tables.on_chain(run.job) as chain:
         entries = RunEntries(run, chain.at)
         link = entries.lose(run, head_of(chain, run.id))
-        values, attempt = next_.begin(entries)
+        values, attempt = _begin(entries, *started_with)
         if not chain(_SEAL, **values):
             return None
         chain.later(ATTEMPT.put, **ATTEMPT.by_column(attempt))
@@ -133,37 +129,30 @@ def _close_lost(tables: Tables, chain: ChainTransaction, run: RunRow, entries: R
         chain.enter(name, seq, kind, body, hash_)
 
 
-class _Next:
-    """The attempt that a seal begins."""
-
-    def __init__(
-        self, run: RunRow, token: int, grant: str, holder: Holder, command: str, definition: str,
-        facts: Mapping[str, str],
-    ) -> None:  # fmt: skip
-        self._run, self._token, self._grant, self._holder, self._facts = run, token, grant, holder, facts
-        self._started_with = {"command": clean(command), "definition": clean(definition)}
-
-    def begin(self, entries: RunEntries) -> tuple[dict[str, object], Attempt]:
-        """Add its entry to `entries`; returns the values of `_SEAL`, and the attempt."""
-        run, token, grant, holder = self._run, self._token, self._grant, self._holder
-        number = run.attempt + (run.grant != grant or run.status != statuses.RUNNING)
-        facts = {"attempt": number, "token": token, "grant": grant, "holder": holder, "host": holder.host}
-        facts |= {name: text for name, text in self._started_with.items() if text and text != getattr(run, name)}
-        entries.add(kinds.STARTED, **facts, **self._facts)
-        values = _seen(run) | {
-            "attempt": number,
-            "token": token,
-            "grant": grant,
-            "holder": holder.pack(),
-            "host": holder.host,
-            "command": self._started_with["command"] or run.command,
-            "definition": self._started_with["definition"] or run.definition,
-            "seq": entries.seq,
-            "head": entries.head,
-            "at": entries.at,
-        }
-        started = entries.at / 1000
-        return values, Attempt(run=run.id, attempt=number, token=token, grant=grant, holder=holder, started=started)
+def _begin(
+    entries: RunEntries, run: RunRow, token: int, grant: str, holder: Holder, command: str, definition: str,
+    more: Mapping[str, str],
+) -> tuple[dict[str, object], Attempt]:  # fmt: skip
+    """Add the entry of the attempt that a seal begins; returns the values of `_SEAL`, and the attempt."""
+    number = run.attempt + (run.grant != grant or run.status != statuses.RUNNING)
+    facts = {"attempt": number, "token": token, "grant": grant, "holder": holder, "host": holder.host}
+    started_with = ("command", command), ("definition", definition)
+    facts |= {name: text for name, text in started_with if text and text != getattr(run, name)}
+    entries.add(kinds.STARTED, **facts, **more)
+    values = _seen(run) | {
+        "attempt": number,
+        "token": token,
+        "grant": grant,
+        "holder": holder.pack(),
+        "host": holder.host,
+        "command": command or run.command,
+        "definition": definition or run.definition,
+        "seq": entries.seq,
+        "head": entries.head,
+        "at": entries.at,
+    }
+    started = entries.at / 1000
+    return values, Attempt(run=run.id, attempt=number, token=token, grant=grant, holder=holder, started=started)
 
 
 class RunEntries:

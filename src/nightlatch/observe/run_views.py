@@ -7,14 +7,11 @@ from ..core.advice import Advice
 from ..core.job import BY_HAND
 from ..core.value import value
 from ..ledger import kinds
+from ..ledger.records import Attempt, Entry, RunRow
 from ..runtime.supervisor.afterwards import lapse
 from ..runtime.supervisor.leases import unsealed
 from ..system import clock
 from .reader import NEEDS_DECISION, StoreReader
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..ledger.records import Attempt, Entry, RunRow
 
 _LATE = 60.0  # seconds after which a due try is overdue: until then another run of the job may hold the lease
 STATUSES = (*statuses.ALL, lapse.LAPSED)  # every word a run's status is shown as

@@ -6,12 +6,9 @@ import math
 import time
 
 from ..core import advice, duration
+from ..core.model import Record
 from ..system import clock
 from . import sightings
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.model import Record
 
 
 def sentence(record: Record | None, name: str, folder: str = "") -> str:
@@ -69,6 +66,7 @@ def ending(record: Record) -> str:
 
 
 def time_of(wall: float) -> str:
+    """Local time, with the date unless it is today's."""
     shown = time.localtime(wall)
     today = shown[:3] == time.localtime()[:3]
     return time.strftime("%H:%M:%S" if today else "%Y-%m-%d %H:%M:%S", shown)

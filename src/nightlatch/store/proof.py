@@ -6,11 +6,8 @@ make (system/remains.py) finds nothing left of its tree. Without proof the chall
 
 from __future__ import annotations
 
+from ..core.model import Record
 from ..system import identity, lifetime, process
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.model import Record
 
 
 def gone(record: Record) -> bool:

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import os
 
+from ..core.model import Record
 from ..system import clock, durable, identity
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.model import Record
 
 MARGIN = 1.25  # two machines' clocks may tick at slightly different rates
 

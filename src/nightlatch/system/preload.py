@@ -26,7 +26,7 @@ system: clock durable storage process cgroup identity lifetime warden_messages t
 config: place
 database: dsn
 store: url
-runtime.supervisor: command supervision
+runtime.supervisor: supervision
 runtime.supervisor.leases: supervise
 cli: arguments lock
 """,
@@ -47,7 +47,7 @@ database: dsn
 store: url
 ledger:
 runtime.shared: verdict job trace
-runtime.supervisor: backoff command supervision
+runtime.supervisor: backoff supervision
 runtime.supervisor.socket: reported
 runtime.supervisor.run: spending preflight pipeline tries
 runtime.supervisor: start

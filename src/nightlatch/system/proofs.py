@@ -7,9 +7,7 @@ import sys
 
 from . import cgroup
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    Proof = tuple[str, bool, str]  # (name, does this machine have it?, what it proves)
+Proof = tuple[str, bool, str]  # (name, does this machine have it?, what it proves)
 
 
 def proofs() -> list[Proof]:

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from aiohttp import web
@@ -24,9 +25,7 @@ from ..ledger.records import RunRow
 from ..observe import open_decisions
 from ..observe.changes import job_changes
 from ..observe.reader import StoreReader
-from ..runtime.shared import effect_records
 from ..runtime.supervisor.afterwards import decide
-from ..runtime.supervisor.batches import batch
 from ..runtime.supervisor.run import approval
 from ..runtime.supervisor.run.rows import read_row
 from ..scheduler.people import JobSlots
@@ -172,21 +171,10 @@ def _resolve(reader: StoreReader, form: dict[str, str]) -> str:
     found = open_decisions.named(reader, key, scope=scope, batch=of_batch, job=job)
     if len(found) != 1 or f"{found[0].changed:.3f}" != form.get("changed"):
         raise MovedOn(f"{key} was decided meanwhile, or has changed since the page was drawn.")
-    if of_batch:
-        batch.resolve(of_batch, key, outcome, by=person(), store=reader.url, wait=_WAIT)
-    elif job:
-        decide.resolve_elsewhere(
-            job,
-            key,
-            outcome,
-            person(),
-            seen=found[0].changed,
-            ledger=open_for(reader.url),
-            store=reader.store,
-            wait=_WAIT,
-        )
-    else:
-        effect_records.resolve(key, outcome, by=person(), scope=scope, store=reader.url, wait=_WAIT)
+    decide.resolve_open(
+        key, outcome, person(), of_batch=of_batch, job=job, scope=scope, seen=found[0].changed, store=reader.store,
+        where=reader.url, wait=_WAIT,
+    )  # fmt: skip
     return ""
 
 
@@ -220,8 +208,6 @@ def _slots(reader: StoreReader, form: dict[str, str]) -> JobSlots:
 
 
 def _skip(reader: StoreReader, form: dict[str, str]) -> str:
-    from datetime import datetime
-
     _expect_unchanged_row(reader, form)
     try:
         slot = datetime.fromisoformat(form.get("slot", "")).timestamp()

@@ -99,7 +99,7 @@ class Site:
             response: web.StreamResponse = await handler(request)
             return response
         except NoStore:
-            return self.draw(request, "now.html", "now", **_no_store())
+            return self.draw(request, "now.html", "now", empty=True, now=clock.wall(), unreachable="", audit=None)
         except StoreUnreachable as error:
             return self.message(
                 request,
@@ -132,7 +132,3 @@ class Site:
             self.calendar = Calendar(found.ledger.history.zone)
         found.look_again()
         return found
-
-
-def _no_store() -> dict[str, Any]:
-    return {"empty": True, "now": clock.wall(), "unreachable": "", "audit": None}

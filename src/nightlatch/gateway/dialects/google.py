@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.metering import price
 from ...core.metering.call import LEAST
-from ..requested import USES, ModelRequest, either, number, rows, table, whole, words
-
-if TYPE_CHECKING:
-    from ..body import Body
-    from ..requested import ReplyUsage
+from ..body import Body
+from ..requested import USES, ModelRequest, ReplyUsage, either, number, rows, table, whole, words
+from . import Dialect
 
 _STANDARD = ("", "standard", "default", "SERVICE_TIER_UNSPECIFIED", "unspecified")
 _INPUT_KINDS = {"AUDIO": price.INPUT_AUDIO, "IMAGE": price.INPUT_IMAGE, "VIDEO": price.INPUT_VIDEO}
@@ -19,26 +17,13 @@ _OUTPUT_KINDS = {"AUDIO": price.OUTPUT_AUDIO, "IMAGE": price.OUTPUT_IMAGE, "VIDE
 _MEDIA = ("inlineData", "inline_data", "fileData", "file_data", "fileUri", "file_uri")
 
 
-class _Google:
+class _Google(Dialect):
+    """A search cannot be limited in these requests."""
+
     vendor = "google"
-
-    def allow_uses(self, body: Body, uses: int) -> None:
-        """A search cannot be limited in these requests."""
-
-    def prepare(self, body: Body, requested: ModelRequest) -> bool:
-        return False
-
-    def is_ours(self, data: dict[str, Any]) -> bool:
-        return False
 
     def refusal(self, message: str) -> tuple[int, dict[str, Any]]:
         return 402, {"error": {"code": 402, "status": "FAILED_PRECONDITION", "message": message}}
-
-    def is_error(self, reply: dict[str, Any]) -> bool:
-        return isinstance(reply.get("error"), dict)
-
-    def counting(self, body: Body, path: str) -> tuple[str, dict[str, Any]] | None:
-        return None
 
     def counted(self, reply: dict[str, Any]) -> int | None:
         found = reply.get("totalTokens", reply.get("total_tokens"))
@@ -136,9 +121,6 @@ class EmbedContent(_Google):
     def read(self, body: Body, path: str) -> ModelRequest:
         media = "media" if body.mentions(*_MEDIA) else ""
         return ModelRequest(models=(model_of(path),), has_output=False, uncounted=media)
-
-    def limit(self, body: Body, output: int) -> None:
-        """An embedding has no output."""
 
     def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
         usage = table(data.get("usageMetadata"))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.metering import price
 from ...core.metering.call import LEAST
 from ...core.value import replace
-from ..requested import USES, ModelRequest, number, rows, table, whole, words
-
-if TYPE_CHECKING:
-    from ..body import Body
-    from ..requested import ReplyUsage
+from ..body import Body
+from ..requested import USES, ModelRequest, ReplyUsage, number, rows, table, whole, words
+from . import Dialect
 
 _KNOWN = words(
     "model messages max_tokens system metadata stop_sequences stream temperature top_k top_p thinking "
@@ -33,7 +31,7 @@ _REQUEST = ModelRequest(models=())
 _STANDARD = ("", "auto", "standard", "standard_only")
 
 
-class Messages:
+class Messages(Dialect):
     vendor = "anthropic"
 
     def read(self, body: Body, path: str) -> ModelRequest:
@@ -98,15 +96,8 @@ class Messages:
         if kept != tools:
             body.set("tools", kept)
 
-    def prepare(self, body: Body, requested: ModelRequest) -> bool:
-        return False
-
     def counting(self, body: Body, path: str) -> tuple[str, dict[str, Any]] | None:
         return "v1/messages/count_tokens", {name: body.fields[name] for name in sorted(_COUNTED) if name in body.fields}
-
-    def counted(self, reply: dict[str, Any]) -> int | None:
-        found = reply.get("input_tokens")
-        return found if type(found) is int else None
 
     def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
         kind = data.get("type")
@@ -139,9 +130,6 @@ class Messages:
             for one in rows(usage.get("iterations"))
             if one.get("type") not in (None, "message")
         ] if "iterations" in usage else []  # fmt: skip
-
-    def is_ours(self, data: dict[str, Any]) -> bool:
-        return False
 
     def refusal(self, message: str) -> tuple[int, dict[str, Any]]:
         return 402, {"type": "error", "error": {"type": "billing_error", "message": message}}

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core.metering import price
-from ..requested import USES, ModelRequest, number, rows, table, whole, words
-
-if TYPE_CHECKING:
-    from ..body import Body
-    from ..requested import ReplyUsage
+from ..body import Body
+from ..requested import USES, ModelRequest, ReplyUsage, number, rows, table, whole, words
+from . import Dialect
 
 _STANDARD = ("", "default", "standard")
 _FEES = {"web_search": price.WEB_SEARCH, "file_search": price.FILE_SEARCH}
@@ -18,7 +16,7 @@ _UNPRICED = ("image_generation", "code_interpreter", "mcp")
 _CLIENT_TOOLS = ("function", "custom", "local_shell", "shell", "apply_patch", "namespace", "tool_search")
 
 
-class _OpenAI:
+class _OpenAI(Dialect):
     vendor = "openai"
 
     def allow_uses(self, body: Body, uses: int) -> None:
@@ -27,22 +25,6 @@ class _OpenAI:
     def refusal(self, message: str) -> tuple[int, dict[str, Any]]:
         kind = "insufficient_quota"  # at this code every client stops
         return 400, {"error": {"message": message, "type": kind, "code": kind, "param": None}}
-
-    def is_error(self, reply: dict[str, Any]) -> bool:
-        return isinstance(reply.get("error"), dict)
-
-    def counting(self, body: Body, path: str) -> tuple[str, dict[str, Any]] | None:
-        return None
-
-    def counted(self, reply: dict[str, Any]) -> int | None:
-        found = reply.get("input_tokens")
-        return found if type(found) is int else None
-
-    def is_ours(self, data: dict[str, Any]) -> bool:
-        return False
-
-    def prepare(self, body: Body, requested: ModelRequest) -> bool:
-        return False
 
 
 def _fee(tool: str) -> str:
@@ -198,9 +180,6 @@ class Embeddings(_OpenAI):
     def read(self, body: Body, path: str) -> ModelRequest:
         unknown = ", ".join(sorted(body.fields.keys() - self._known))
         return ModelRequest(models=(str(body.fields.get("model") or ""),), has_output=False, uncounted=unknown)
-
-    def limit(self, body: Body, output: int) -> None:
-        """An embedding has no output."""
 
     def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
         seen.model = str(data.get("model") or seen.model)

@@ -22,13 +22,13 @@ _NEARLY = 0.8  # share of a cap from which an alert is sent
 
 def collect(ledger: Ledger, reader: StoreReader, settings: AlertSettings) -> int:
     """Judge what is new on every job's chain; returns the number of new entries."""
-    outbox = ledger.outbox
-    outbox.begin()
-    return sum(_read(ledger, reader, settings, job) for job in outbox.news())
+    journal = ledger.outbox.reader
+    journal.begin()
+    return sum(_read(ledger, reader, settings, job) for job in journal.news())
 
 
 def _read(ledger: Ledger, reader: StoreReader, settings: AlertSettings, job: str) -> int:
-    extra = _looked_up(reader, settings, job, ledger.outbox.peek(job))
+    extra = _looked_up(reader, settings, job, ledger.outbox.reader.unread(job))
 
     def judge(entries: list[Entry], problems: dict[str, Problem]) -> Judged:
         judging = _Judge(settings, job, problems)

@@ -57,7 +57,7 @@ class Sender:
     def is_idle(self) -> bool:
         """Is there nothing left that this machine could send?"""
         pending = {transport for transport, status, _ in self._ledger.outbox.counts() if status == WAITS}
-        return not pending & self.settings.transports.keys() and not self._ledger.outbox.news()
+        return not pending & self.settings.transports.keys() and not self._ledger.outbox.reader.news()
 
     def _try(self, message: Message) -> None:
         alerts = self._ledger.outbox.alerts(message.id)

@@ -13,6 +13,7 @@ from ...core.effects import BEGUN, DONE, FAILED, IN_DOUBT
 from ...core.model import Holder, check_name
 from ...errors import Busy, InputChanged, StaleToken, StoreUnreachable, UsageError
 from ...ledger import open_for
+from ...ledger.effects import Effect
 from ...store import url
 from ...system import clock, identity
 from .leases.lease import Lease
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from ...core.model import Done
     from ...core.protocols import Store
-    from ...ledger.effects import Effect
     from ...ledger.ledger import Ledger
     from ..supervisor.effects.effect_requests import EffectLease
 
@@ -165,18 +165,20 @@ class EffectRecords:
         host: str = "?",
     ) -> Effect:
         """Record in this ledger what the store knows."""
-        return self._effects.learn(
-            self.scope,
-            self.key,
-            status,
+        learned = Effect(
+            scope=self.scope,
+            key=self.key,
+            status=status,
             attempt=attempt,
             token=recorded.token,  # of the grant that recorded it, lower than every later one
+            grant="",
             holder=Holder(incarnation="", user="?", host=host),
             input=input_,
             deadline=deadline,
             result=result,
             reason=why,
         )
+        return self._effects.learn(learned)
 
     def _check_input(self, before: str, now: str) -> None:
         if before and now and before != now:

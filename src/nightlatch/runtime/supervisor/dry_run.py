@@ -20,7 +20,6 @@ from ...errors import InDoubt, OnlyPlanned
 from ...ledger import kinds
 from ...store import url
 from ...system import clock, redaction, tree
-from ...system.light import signal
 from ..shared import env_file, plan
 from ..shared.effect_records import EffectRecords
 from ..shared.job import go_home
@@ -29,7 +28,6 @@ from ..shared.replies import one_by_one
 from ..shared.steps.nested_runs import RESULT
 from ..shared.verdict import Verdict
 from .agents.at_work import next_launch
-from .command import CommandWork
 from .publishing.workspace import Workspace
 from .run.ending import Ending
 from .run.preflight import Preflight
@@ -60,8 +58,7 @@ class _DryRun(Preflight):
         self.ending = Ending()
 
     def dry_run(self) -> Plan:
-        self.command = CommandWork(self.job.command)
-        with Supervision(self.command) as self.supervision:
+        with Supervision(self.job.command) as self.supervision:
             self.grant = self.supervision.grant  # not granted by a store: it only names the socket and the tree
             key = self.look()
             result = self._skipped(key) if isinstance(key, Verdict) else self._run_function(key)
@@ -145,20 +142,21 @@ class _DryRun(Preflight):
         }  # fmt: skip
 
     def _attend(self, socket: Socket) -> None:
+        warden = self.supervision.warden
         while not self.ending.over:
             judged = None if self.ending.decided else self.watch.judge(clock.now())
             if judged:
                 self.ending.decided = judged
-                self.command.ask_to_end(judged[0], self.job.grace, signal.SIGTERM)
+                warden.ask_to_end(judged[0], self.job.grace)
             poll = select.poll()
-            for fd in (*self.command.descriptors, *socket.descriptors):
+            for fd in (warden.fileno(), *socket.descriptors):
                 poll.register(fd, select.POLLIN)
             for fd in socket.sending:
                 poll.register(fd, select.POLLOUT)
             pause = min(self.watch.next_at(clock.now()) - clock.now(), clock.SLICE)
             ready = [fd for fd, _ in poll.poll(max(pause, 0.0) * 1000 + 1)]
-            socket.serve([fd for fd in ready if fd not in self.command.descriptors])
-            if report := self.command.report():
+            socket.serve([fd for fd in ready if fd != warden.fileno()])
+            if report := warden.report():
                 self.ending.take(report)
 
     # ── answers ──

@@ -1,6 +1,6 @@
-"""The one way to supervise: the work, its lease, and the signals for it.
+"""The one way to supervise: a command under its warden, its lease, and the signals for it.
 
-    prepare (lifetime lock, warden) → hold (lease) → start → report … → end (work, then lease)
+    lifetime lock, warden → hold (lease) → start → report … → end (command, then lease)
 
 `lock`, `once`, a run and a dry-run differ only in what they check before and record afterwards.
 """
@@ -13,15 +13,16 @@ import sys
 from ...config import place
 from ...database import dsn
 from ...store import url
-from ...system import clock, warden
+from ...system import clock
 from ...system.identity import new_id
 from ...system.lifetime import Lifetime
 from ...system.light import signal
+from ...system.warden import LOST, SIGNALLED, Warden
 from ...system.warden_messages import Started
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from ...core.model import Begun, Record
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from ...system.warden_messages import Report
     from ..shared.leases.lease import Lease
     from .leases.handle import Handle
-    from .work import Work
 
 GRACE = 10.0  # seconds between SIGTERM and SIGKILL for the tree
 
@@ -40,14 +40,17 @@ _PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 
 
 class Supervision:
-    """Use it with `with`: however the block ends, nothing of the work is left, and then the lease is released.
+    """Use it with `with`: however the block ends, nothing of the command is left, and then the lease is released.
 
     Needs its own process: it forks, handles signals, and becomes the parent of all orphans below.
     """
 
-    def __init__(self, work: Work, folder: str = "") -> None:
-        """`folder`: for the lock that proves that we live; "" if no lease will be held."""
-        self.work = work
+    def __init__(
+        self, argv: Sequence[str], folder: str = "", *, captured: Sequence[int] = (), deaf: bool = False
+    ) -> None:
+        """`folder`: for the lock that proves that we live; "" if no lease will be held. `captured`: the command's
+        standard streams (1, 2) that this process reads, from the descriptors in `streams`. `deaf`: as for `Warden`."""
+        self._argv = list(argv)
         self.lease: Lease | None = None
         self.lost: LeaseLost | None = None  # set on exit: why the lease was not held to the end; None: it was
         self.end_signal = 0  # the first signal that asked us to end; 0: none
@@ -56,14 +59,19 @@ class Supervision:
         self._earlier_handlers: dict[int, Any] = {}  # by signal, to be restored
         self._lifetime = Lifetime(folder) if folder else None
         self.grant = self._lifetime.grant if self._lifetime else new_id()
+        pipes = {number: os.pipe() for number in captured}
+        self.streams = {number: reading_end for number, (reading_end, _) in pipes.items()}
+        out, err = (pipes[number][1] if number in pipes else number for number in (1, 2))
         # Before any thread or connection exists: neither survives a fork.
-        work.prepare(self.grant, self._lifetime)
+        self.warden = Warden(self.grant, (out, err) if pipes else None, lifetime=self._lifetime, deaf=deaf)
+        for _, writing_end in pipes.values():
+            os.close(writing_end)
 
     def __enter__(self) -> Supervision:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.work.end()  # whatever went wrong: nothing may go on working when the lease is released
+        self.warden.dismiss()  # whatever went wrong: nothing may go on working when the lease is released
         if self._handle:
             self._handle.close()
         if self.lease:
@@ -73,14 +81,16 @@ class Supervision:
             self._lifetime.end()
 
     def close(self) -> None:
-        """The work has ended and this process goes on: restore its signal handlers."""
+        """The command has ended and this process goes on: restore its signal handlers."""
         while self._earlier_handlers:
             signal.signal(*self._earlier_handlers.popitem())
-        self.work.close()
+        self.warden.close()
+        for reading_end in self.streams.values():
+            os.close(reading_end)
 
     def collect_signals(self, received: list[int]) -> dict[int, Any]:
-        """The work has ended and this process goes on: from now on, signals that ask it to end are added to `received`.
-        Returns the earlier handlers, which the caller has to restore: `close` no longer does."""
+        """The command has ended and this process goes on: from now on, signals that ask it to end are added to
+        `received`. Returns the earlier handlers, which the caller has to restore: `close` no longer does."""
         forwarded = [signum for signum in ENDING if signum in self._earlier_handlers]
         for signum in forwarded:
             signal.signal(signum, lambda signum, _: received.append(signum))
@@ -98,7 +108,7 @@ class Supervision:
         gates: Iterable[Gate] = (),
         begin: Begun | None = None,
     ) -> Lease:
-        """Acquire the lease, and keep it. When the lease is lost, the work is ended."""
+        """Acquire the lease, and keep it. When the lease is lost, the command is ended."""
         from ..shared.leases.lease import Lease  # imported after the fork: meanwhile the warden makes the cgroup
 
         lifetime, self._lifetime = self._lifetime, None  # the lease ends it from here on, even if acquiring fails
@@ -111,14 +121,14 @@ class Supervision:
             lifetime=lifetime,
             begin=begin,
             on_wait=lambda record: _print_waiting(name, record),
-            on_tenure=self.work.keep,
+            on_tenure=self.warden.keep,
             # The warden does the same by its own clock; this is for a lease that another holder took before it expired.
-            on_lost=lambda _: self.work.ask_to_end(warden.LOST, ttl * 0.1, signal.SIGTERM),
+            on_lost=lambda _: self.warden.ask_to_end(LOST, ttl * 0.1),
         )
         return self.lease
 
     def environment(self) -> dict[str, str]:
-        """The work's environment, without the store's password and without what `store_environment` returns."""
+        """The command's environment, without the store's password and without what `store_environment` returns."""
         assert self.lease
         return {
             **without_password(dict(os.environ), self.lease.store.url),
@@ -128,7 +138,7 @@ class Supervision:
         }
 
     def store_environment(self, store: str | None) -> dict[str, str]:
-        """The variables by which Nightlatch commands in the work find the same store, until the work ends. `store`: the
+        """The variables by which Nightlatch commands that it runs find the same store, until it ends. `store`: the
         --store option; None: the environment or nightlatch.toml names the store."""
         where = url.resolve(store)
         if not dsn.has_secret(where) and not dsn.needs_environment(where):
@@ -144,14 +154,16 @@ class Supervision:
     def start(
         self, environment: dict[str, str], *, cwd: str = "", grace: float = GRACE, limit: float | None = None
     ) -> None:
-        """As `Work.start`. From here on, signals that ask us to end go to the work."""
+        """Start the command. From here on, signals that ask us to end go to it. `grace`: seconds between SIGTERM and
+        SIGKILL. `limit`: when it must have ended, by the suspend-proof clock, even if this supervisor hangs."""
         self._forward_signals(grace)
-        if not self.work.reattach():
-            self.work.start(environment, cwd=cwd, grace=grace, limit=limit)
+        if limit is not None:
+            self.warden.limit(limit)
+        self.warden.start(self._argv, environment, cwd=cwd, grace=grace)
 
     def last_report(self) -> Report:
-        """Wait for the work's last report and return it: for a caller that has nothing else to do meanwhile."""
-        while (report := self.work.report(clock.SLICE)) is None or isinstance(report, Started):
+        """Wait for the command's last report and return it: for a caller that has nothing else to do meanwhile."""
+        while (report := self.warden.report(clock.SLICE)) is None or isinstance(report, Started):
             pass
         return report
 
@@ -161,9 +173,9 @@ class Supervision:
                 self.pressed = signum
                 return  # the terminal has sent it to the command too, which decides what it means
             if signum in _PASSED_ON:
-                self.work.pass_on(signum)
+                self.warden.pass_on(signum)
             else:
-                self.work.ask_to_end(warden.SIGNALLED, 0.0 if self.end_signal else grace, signum)
+                self.warden.ask_to_end(SIGNALLED, 0.0 if self.end_signal else grace, signum)
                 self.end_signal = self.end_signal or signum
 
         for signum in ENDING + _PASSED_ON:

@@ -5,22 +5,16 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterator
 
 from ...errors import Error
 from ...system import clock, identity
 from . import names
 from .objects import Pack
-from .repository import Moved, PushRefused, RefMove, check_version
+from .repository import Moved, PushRefused, RefMove, Repository, check_version
 from .store import connect
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from .repository import Repository
-
-    Finding = tuple[str, str, str, str]
-
+Finding = tuple[str, str, str, str]
 _TIMEOUT = 30.0  # seconds
 _MANY_REFS = 5_000
 _RACERS = 4

@@ -9,17 +9,13 @@ million.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 from ...core.model import Done
 from .names import ROOT
 from .objects import BLOB, TREE, Pack, read_tree, tree_bytes
 from .record import escape, unescape
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from .repository import Repository
+from .repository import Repository
 
 FULL = 16_384  # bytes of a blob before it is split
 _DEPTH = 12  # digits that a path may have; a blob at the end of the longest path is not split

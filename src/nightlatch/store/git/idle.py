@@ -15,12 +15,8 @@ import os
 from ...errors import StoreUnreachable
 from ...system import clock, durable, identity
 from . import names, record
-from .refs import PATIENCE, RefChange
+from .refs import PATIENCE, RefChange, Refs
 from .repository import Moved, PushRefused, RefMove
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .refs import Refs
 
 UNUSED = 3600.0  # seconds for which a ref must not have moved, by this machine's clock
 PAUSE = 600.0  # seconds after which a process that has made a ref reads the floor again

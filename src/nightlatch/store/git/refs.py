@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 
 from ...errors import StoreUnreachable
 from ...system import clock
 from . import names
-from .objects import Pack
-from .repository import PushRefused, RefMove
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from .objects import Commit
-    from .repository import Repository
+from .objects import Commit, Pack
+from .repository import PushRefused, RefMove, Repository
 
 TRIES = 12  # how often other writers may be first at a ref before we give up
 PATIENCE = 30.0  # seconds for one request, unless a TTL allows less

@@ -7,6 +7,7 @@ Everything in it may be lost; what counts is at the remote.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable, Mapping, Sequence
 
 from ...core.passwords import hide_password
 from ...core.value import value
@@ -15,14 +16,7 @@ from ...system import clock, durable, program
 from . import git_errors, objects
 from .names import ROOT
 from .objects import Commit, Pack, read_commit
-from .remote import environment
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from .remote import Remote
-
+from .remote import Remote, environment
 
 _OID = 40  # characters of an object id
 _LOCAL = 20.0  # seconds for a git command, unless its caller sets a timeout for the remote

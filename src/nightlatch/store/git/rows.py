@@ -3,18 +3,14 @@ others are pushed again without it."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
+from ...core.row import Cursor, Move
 from ...system import clock
 from . import names, record
-from .refs import PATIENCE, TRIES, RefChange
+from .objects import Commit
+from .refs import PATIENCE, TRIES, RefChange, Refs
 from .repository import Moved
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from ...core.row import Cursor, Move
-    from .objects import Commit
-    from .refs import Refs
 
 _FEW = 50  # up to so many refs are looked at by name; for more, all are
 

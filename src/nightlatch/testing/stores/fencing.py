@@ -79,13 +79,11 @@ class Fencing(StoreCase):
         self.take(name)
         yield name, grant, "released, and another holds the lease"
 
-        name = self.name()
-        grant, _ = self.take(name)
+        name, grant, _ = self.held()
         self.take(name, over=self.ground(name, proven=True))
         yield name, grant, "taken over"
 
-        name = self.name()
-        grant, _ = self.take(name)
+        name, grant, _ = self.held()
         self.store.evict(name)
         yield name, grant, "evicted"
 

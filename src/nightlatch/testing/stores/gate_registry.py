@@ -16,15 +16,13 @@ class GateRegistry(StoreCase):
         assert self.take(self.name())[1].gates == ()
 
     def test_a_registered_gate_is_returned_to_the_next_holder(self) -> None:
-        name = self.name()
-        grant, _ = self.take(name)
+        name, grant, _ = self.held()
         assert self.store.register(name, grant, "file:///out") is True
         self.store.release(name, grant)
         assert self.take(name, store=self.connect())[1].gates == ("file:///out",)
 
     def test_gates_outlive_release_takeover_eviction_and_raise(self) -> None:
-        name = self.name()
-        grant, granted = self.take(name)
+        name, grant, granted = self.held()
         self.store.register(name, grant, "file:///one")
         grant, granted = self.take(name, over=self.ground(name, proven=True))
         assert granted.gates == ("file:///one",)
@@ -40,8 +38,7 @@ class GateRegistry(StoreCase):
             self.store.release(name, grant)
 
     def test_a_gate_that_is_gone_for_good_is_taken_off_the_list(self) -> None:
-        name = self.name()
-        grant, _ = self.take(name)
+        name, grant, _ = self.held()
         for gate in ("file:///gone", "file:///stays"):
             self.store.register(name, grant, gate)
         assert sorted(self.connect().gates(name)) == ["file:///gone", "file:///stays"]
@@ -53,8 +50,7 @@ class GateRegistry(StoreCase):
         assert self.take(name)[1].gates == ("file:///stays",)
 
     def test_a_holder_takes_off_the_list_what_it_put_there(self) -> None:
-        name = self.name()
-        grant, _ = self.take(name)
+        name, grant, _ = self.held()
         for gate in ("file:///mistyped", "file:///stays"):
             self.store.register(name, grant, gate)
         assert self.store.unregister(name, "file:///mistyped", grant) is True
@@ -66,8 +62,7 @@ class GateRegistry(StoreCase):
         assert self.take(name, over=self.ground(name, proven=True))[1].gates == ()
 
     def test_a_gate_stands_on_the_list_once(self) -> None:
-        name = self.name()
-        grant, _ = self.take(name)
+        name, grant, _ = self.held()
         assert self.store.register(name, grant, "file:///out") is True
         assert self.store.register(name, grant, "file:///out") is False
         self.store.release(name, grant)

@@ -31,8 +31,7 @@ class Leases(StoreCase):
             assert left is None, "without a clock nobody can say how much time is left"
 
     def test_a_held_lease_is_busy_and_the_refusal_carries_the_record(self) -> None:
-        name = self.name()
-        grant, granted = self.take(name)
+        name, grant, granted = self.held()
         busy = raises(Busy, self.take, name, store=self.connect())
         assert busy.record is not None
         assert (busy.record.grant, busy.record.token) == (grant, granted.token)
@@ -46,8 +45,7 @@ class Leases(StoreCase):
         assert self.record(other).grant == theirs
 
     def test_a_renewal_changes_the_version_and_not_the_token(self) -> None:
-        name = self.name()
-        grant, granted = self.take(name)
+        name, grant, granted = self.held()
         before = self.record(name)
         self.store.renew(name, grant, LONG)
         after = self.record(name)
@@ -55,8 +53,7 @@ class Leases(StoreCase):
         assert (after.grant, after.token) == (grant, granted.token)
 
     def test_a_renewal_gives_the_time_it_names(self) -> None:
-        name = self.name()
-        grant, _ = self.take(name, ttl=LONG)
+        name, grant, _ = self.held(ttl=LONG)
         self.store.renew(name, grant, 10 * LONG)
         record = self.record(name)
         assert record.ttl == 10 * LONG
@@ -64,30 +61,26 @@ class Leases(StoreCase):
             assert record.left is not None and record.left > LONG
 
     def test_a_renewed_lease_outlives_its_first_ttl(self) -> None:
-        name = self.name()
-        grant, _ = self.take(name, ttl=self.ttl)
+        name, grant, _ = self.held(ttl=self.ttl)
         self.store.renew(name, grant, LONG)
         since = clock.now()
         self.until(lambda: clock.now() - since > self.ttl, "the first TTL has passed", self.ttl)
         raises(Busy, self.take, name, over=self.ground(name, proven=False))
 
     def test_a_released_lease_is_free_at_once(self) -> None:
-        name = self.name()
-        grant, _ = self.take(name)
+        name, grant, _ = self.held()
         self.store.release(name, grant)
         mine, _ = self.take(name, store=self.connect())
         assert self.record(name).grant == mine
 
     def test_a_released_record_stays_with_its_token_and_no_grant(self) -> None:
-        name = self.name()
-        grant, granted = self.take(name)
+        name, grant, granted = self.held()
         self.store.release(name, grant)
         record = self.record(name)
         assert (record.grant, record.token) == ("", granted.token)
 
     def test_an_evicted_lease_is_free_and_its_record_stays(self) -> None:
-        name = self.name()
-        _, granted = self.take(name)
+        name, _, granted = self.held()
         assert self.store.evict(name) is True
         record = self.record(name)
         assert (record.grant, record.token) == ("", granted.token)

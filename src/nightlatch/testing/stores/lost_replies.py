@@ -29,22 +29,19 @@ class LostReplies(StoreCase):
         assert self.store.acquire(name, grant, holder, LONG, over) == first
 
     def test_renew_sent_again_renews(self) -> None:
-        name = self.name()
-        grant, granted = self.take(name)
+        name, grant, granted = self.held()
         self.store.renew(name, grant, LONG)
         self.connect().renew(name, grant, LONG)
         assert (self.record(name).token, self.record(name).grant) == (granted.token, grant)
 
     def test_release_sent_again_does_no_harm(self) -> None:
-        name = self.name()
-        grant, granted = self.take(name)
+        name, grant, granted = self.held()
         self.store.release(name, grant)
         self._release_again(name, grant)
         assert (self.record(name).token, self.record(name).grant) == (granted.token, "")
 
     def test_release_sent_again_does_not_end_the_next_grant(self) -> None:
-        name = self.name()
-        grant, _ = self.take(name)
+        name, grant, _ = self.held()
         self.store.release(name, grant)
         mine, _ = self.take(name)
         self._release_again(name, grant)
@@ -57,15 +54,13 @@ class LostReplies(StoreCase):
         assert self.connect().settle(name, grant, scope, "key", value="v", input="i") == first
 
     def test_register_sent_again_registers_once(self) -> None:
-        name = self.name()
-        grant, _ = self.take(name)
+        name, grant, _ = self.held()
         self.store.register(name, grant, "file:///out")
         self.connect().register(name, grant, "file:///out")
         assert self.take(name, over=self.ground(name, proven=True))[1].gates == ("file:///out",)
 
     def test_raise_sent_again_stays_above(self) -> None:
-        name = self.name()
-        grant, granted = self.take(name)
+        name, grant, granted = self.held()
         above = granted.token + 1000
         first = self.store.raise_token(name, above, grant)
         second = self.connect().raise_token(name, above, grant)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...core.model import Granted, Holder, Record, Takeover
 from ...core.protocols import Store
+from ...errors import UsageError
 from ...store.sightings import MARGIN
 from ...system import clock, identity
 from ..expect import until
@@ -30,7 +31,6 @@ class StoreCase:
 
         By default `nightlatch.connect(url)`, if that makes the same kind of store.
         """
-        from ...errors import UsageError
         from ...store.url import connect
 
         try:
@@ -74,6 +74,11 @@ class StoreCase:
         """Acquire the lease under a new grant; returns the grant, and what the store returned."""
         grant = identity.new_id()
         return grant, (store or self.store).acquire(name, grant, self.holder(), ttl, over)
+
+    def held(self, *, ttl: float = LONG) -> tuple[str, str, Granted]:
+        """A lease that is held: its name, its grant, and what the store returned."""
+        name = self.name()
+        return name, *self.take(name, ttl=ttl)
 
     def record(self, name: str) -> Record:
         record = self.store.read(name)

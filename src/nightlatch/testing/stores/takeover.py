@@ -14,30 +14,26 @@ HOUR = 3600.0
 
 class Takeovers(StoreCase):
     def test_an_unproven_takeover_before_expiry_is_refused(self) -> None:
-        name = self.name()
-        grant, _ = self.take(name)
+        name, grant, _ = self.held()
         busy = raises(Busy, self.take, name, over=self.ground(name, proven=False))
         assert busy.record is not None and busy.record.grant == grant
         assert self.record(name).grant == grant
 
     def test_a_lapsed_lease_goes_to_the_challenger_that_saw_it(self) -> None:
-        name = self.name()
-        _, first = self.take(name, ttl=self.ttl)
+        name, _, first = self.held(ttl=self.ttl)
         mine, second = self.take(name, over=self.lapsed(name))
         assert (second.token > first.token, second.previous) == (True, first.token)
         assert self.record(name).grant == mine
 
     def test_a_lapsed_lease_is_not_free_for_one_that_saw_nothing(self) -> None:
         """Such a challenger has not looked for survivors of the current grant."""
-        name = self.name()
-        grant, _ = self.take(name, ttl=self.ttl)
+        name, grant, _ = self.held(ttl=self.ttl)
         self.lapsed(name)
         raises(Busy, self.take, name)
         assert self.record(name).grant == grant
 
     def test_a_lapsed_lease_is_not_taken_over_a_grant_that_was_not_seen(self) -> None:
-        name = self.name()
-        earlier, _ = self.take(name)
+        name, earlier, _ = self.held()
         self.store.release(name, earlier)
         grant, _ = self.take(name, ttl=self.ttl)
         version = self.lapsed(name).version
@@ -46,8 +42,7 @@ class Takeovers(StoreCase):
         assert self.record(name).grant == grant
 
     def test_without_a_clock_no_unproven_takeover_is_ever_granted(self) -> None:
-        name = self.name()
-        grant, _ = self.take(name, ttl=self.ttl)
+        name, grant, _ = self.held(ttl=self.ttl)
         self.lapsed(name)
         if not self.has_clock:
             raises(Busy, self.take, name, over=self.ground(name, proven=False))
@@ -55,30 +50,26 @@ class Takeovers(StoreCase):
 
     def test_a_holder_that_renewed_meanwhile_keeps_its_lease(self) -> None:
         """The challenger saw the lease lapsed, but its holder was only slow."""
-        name = self.name()
-        grant, _ = self.take(name, ttl=self.ttl)
+        name, grant, _ = self.held(ttl=self.ttl)
         over = self.lapsed(name)
         self.store.renew(name, grant, LONG)
         raises(Busy, self.take, name, over=over)
         assert self.record(name).grant == grant
 
     def test_a_lapsed_grant_that_nobody_took_is_still_its_holders(self) -> None:
-        name = self.name()
-        grant, granted = self.take(name, ttl=self.ttl)
+        name, grant, granted = self.held(ttl=self.ttl)
         self.lapsed(name)
         self.store.renew(name, grant, LONG)
         assert (self.record(name).grant, self.record(name).token) == (grant, granted.token)
 
     def test_a_proven_takeover_needs_no_expiry(self) -> None:
-        name = self.name()
-        _, first = self.take(name)
+        name, _, first = self.held()
         mine, second = self.take(name, over=self.ground(name, proven=True))
         assert (second.token > first.token, second.previous) == (True, first.token)
         assert self.record(name).grant == mine
 
     def test_a_proven_takeover_needs_the_version_that_was_seen(self) -> None:
-        name = self.name()
-        grant, _ = self.take(name)
+        name, grant, _ = self.held()
         over = self.ground(name, proven=True)
         self.store.renew(name, grant, LONG)
         raises(Busy, self.take, name, over=over)
@@ -95,16 +86,14 @@ class Takeovers(StoreCase):
         assert self.record(name).grant == winner
 
     def test_a_lease_released_meanwhile_is_simply_free(self) -> None:
-        name = self.name()
-        grant, _ = self.take(name)
+        name, grant, _ = self.held()
         over = self.ground(name, proven=False)
         self.store.release(name, grant)
         mine, _ = self.take(name, over=over)
         assert self.record(name).grant == mine
 
     def test_a_challenger_whose_wall_clock_is_ahead_steals_nothing(self) -> None:
-        name = self.name()
-        grant, _ = self.take(name)
+        name, grant, _ = self.held()
         over = self.ground(name, proven=False)
         with wall_clock(+HOUR):
             raises(Busy, self.take, name, over=over)

@@ -32,15 +32,13 @@ class Tokens(StoreCase):
             self.store.release(name, grant)
 
     def test_the_token_rises_through_an_eviction(self) -> None:
-        name = self.name()
-        _, first = self.take(name)
+        name, _, first = self.held()
         self.store.evict(name)
         _, second = self.take(name)
         assert (second.token > first.token, second.previous) == (True, first.token)
 
     def test_the_token_rises_through_a_takeover(self) -> None:
-        name = self.name()
-        _, first = self.take(name)
+        name, _, first = self.held()
         _, second = self.take(name, over=self.ground(name, proven=True))
         assert (second.token > first.token, second.previous) == (True, first.token)
 
@@ -56,8 +54,7 @@ class Tokens(StoreCase):
         assert first.token < second.token < third.token
 
     def test_the_holder_can_raise_its_token_above_another(self) -> None:
-        name = self.name()
-        grant, granted = self.take(name)
+        name, grant, granted = self.held()
         above = granted.token + 1_000_000
         raised = self.store.raise_token(name, above, grant)
         assert raised > above
@@ -66,16 +63,14 @@ class Tokens(StoreCase):
         assert self.store.acquire(name, grant, record.holder, LONG).token == raised
 
     def test_a_raise_above_a_lower_token_rises_all_the_same(self) -> None:
-        name = self.name()
-        grant, granted = self.take(name)
+        name, grant, granted = self.held()
         assert self.store.raise_token(name, 1, grant) > granted.token
         self.store.release(name, grant)
         token = self.record(name).token
         assert self.store.raise_token(name, 1) > token
 
     def test_a_raise_changes_the_version(self) -> None:
-        name = self.name()
-        grant, _ = self.take(name)
+        name, grant, _ = self.held()
         before = self.record(name).version
         self.store.raise_token(name, 1, grant)
         assert self.record(name).version != before, "a challenger that watches must see that the holder lives"
@@ -93,8 +88,7 @@ class Tokens(StoreCase):
             assert (next_one.token > raised, next_one.previous) == (True, raised)
 
     def test_a_person_can_raise_the_token_of_a_name_that_is_held(self) -> None:
-        name = self.name()
-        grant, granted = self.take(name)
+        name, grant, granted = self.held()
         raised = self.store.raise_token(name, granted.token + 10)
         assert raised > granted.token + 10
         assert self.record(name).grant == grant, "the lease stays where it is"
@@ -102,8 +96,7 @@ class Tokens(StoreCase):
         assert self.take(name)[1].token > raised
 
     def test_a_raised_token_stays_through_a_takeover(self) -> None:
-        name = self.name()
-        grant, granted = self.take(name)
+        name, grant, granted = self.held()
         raised = self.store.raise_token(name, granted.token + 1_000_000, grant)
         _, next_one = self.take(name, over=self.ground(name, proven=True))
         assert (next_one.token > raised, next_one.previous) == (True, raised)

@@ -14,15 +14,14 @@ from ..message import Outgoing
 from ..settings import revealed
 from . import SECONDS, Refused, SendFailed
 
-_TLS = ("starttls", "tls", "none")
 _PERMANENT = 500  # reply codes from here on; lower ones are worth another try
 _PORTS = {"starttls": 587, "tls": 465, "none": 25}
 
 
 def send(settings: dict[str, Any], message: Outgoing) -> None:
     tls = str(settings.get("tls", "starttls"))
-    if tls not in _TLS:
-        raise Refused(f"tls = {tls!r}: use one of {', '.join(_TLS)}")
+    if tls not in _PORTS:
+        raise Refused(f"tls = {tls!r}: use one of {', '.join(_PORTS)}")
     try:
         _deliver(settings, tls, _mail(settings, message))
     except smtplib.SMTPRecipientsRefused as error:

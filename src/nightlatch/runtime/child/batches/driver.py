@@ -22,6 +22,7 @@ from typing import Any
 from ....core import advice
 from ....core.effects import DONE, IN_DOUBT, SET_ASIDE, idempotency_key
 from ....core.printable import printable
+from ....errors import Error
 from ....system import clock, printing
 from ....system.warden_messages import END_SIGNALS
 from ...shared import trace
@@ -307,8 +308,6 @@ def _known(files: dict[str, str]) -> dict[bytes, int]:
 
 
 def main() -> int:
-    from ....errors import Error
-
     printing.install()
     try:
         return BatchDriver(DriverClient()).go()

@@ -11,6 +11,7 @@ from ....core import statuses
 from ....errors import Error
 from ....ledger import location, step_log
 from ....ledger.group_commit import GroupCommit
+from ....store import url
 from ....system import clock
 from ....system.durable import inode
 from ...shared.client import checked, send
@@ -67,8 +68,6 @@ class DirectWriter:
     def _nested(self) -> _NestedWriter:
         with self._mutex:
             if self._nested_writer is None:
-                from ....store import url
-
                 self._nested_writer = _NestedWriter(self._ledger, self._run, url.connect(self._store))
             return self._nested_writer
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from threading import Lock
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ....core import checks
@@ -226,7 +226,6 @@ def needs_person(error: BaseException) -> bool:
 def run_threads(work: Map, concurrency: int, drive: Callable[[Work[None]], None]) -> None:
     """Run the workers in threads that see the caller's context; the first error stops all and is raised."""
     import contextvars
-    from threading import Thread
 
     errors: list[BaseException] = []
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from ....core import advice, fence
 from ....errors import GateUnreachable, LeaseLost, OtherStore, StaleToken, StoreUnreachable
+from ....gates import kind_of
 from ....gates import open as open_gate
 from ....store import held
+from ....system import identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -140,8 +142,5 @@ def _hint(url: str, name: str, known: bool) -> str:
 
 def _on_another_machine(url: str) -> bool:
     """Is the gate on another machine's disk? Then holders there seal it, and nobody here can write to it."""
-    from ....gates import kind_of
-    from ....system import identity
-
     kind, machine = kind_of(url), url.partition("://")[2].partition("/")[0]
     return kind is not None and kind.on_disk and machine not in ("", identity.machine())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from ....core import statuses
+from ....core import effects, statuses
 from ....errors import RunEnded, UsageError
-from ....ledger import kinds
+from ....ledger import kinds, open_for
 from ....ledger.decisions import seen as seen_of
+from ...shared import effect_records
 from ...shared.leases.lease import Lease
+from ..batches import batch
 from ..run import begun
 from . import lapse
 
@@ -60,6 +62,21 @@ def resolve(run: RunRow, outcome: str, by: str, *, ledger: Ledger, store: Store,
         return ledger.retry(run.id, by)
     status = statuses.SUCCEEDED if outcome == DONE else statuses.FAILED
     return ledger.resolve(run.id, status, by, seen=seen_of(run))
+
+
+def resolve_open(
+    key: str, outcome: str, by: str, *, of_batch: str, job: str, scope: str, seen: float, store: Store, where: str,
+    wait: float,
+) -> str:  # fmt: skip
+    """Decide an item of a batch, a run of `job` that another machine began, or an effect; returns its new status.
+    `where`: the store's URL. `seen`: as for `resolve_elsewhere`."""
+    if of_batch:
+        batch.resolve(of_batch, key, outcome, by=by, store=where, wait=wait)
+        return effects.resolution(outcome, of_item=True)
+    if job:
+        resolve_elsewhere(job, key, outcome, by, seen=seen, ledger=open_for(where), store=store, wait=wait)
+        return effects.resolution(outcome)
+    return effect_records.resolve(key, outcome, by=by, scope=scope, store=where, wait=wait).status
 
 
 def resolve_elsewhere(

@@ -3,13 +3,11 @@ supervisor must not import adapters, which may be the user's own."""
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from subprocess import Popen
-
-    from ....ledger.agents import AgentRow
+from ....ledger.agents import AgentRow
 
 WITHIN = 10.0  # seconds for the vendor to confirm the end
 
@@ -18,12 +16,9 @@ class Canceller:
     """The process that ends an agent. It is started at once; `confirmed` waits for it."""
 
     def __init__(self, row: AgentRow, environment: dict[str, str], cwd: str) -> None:
-        import json
-        import subprocess
-
         self.row = row
         request = {"provider": row.provider, "fields": row.fields, "handle": row.handle, "within": WITHIN}
-        self._process: Popen[str] = subprocess.Popen(
+        self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "nightlatch.agents.cancel"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -39,9 +34,6 @@ class Canceller:
 
     def confirmed(self) -> tuple[str, str]:
         """(status, note) as the vendor reports them; status "": the vendor did not confirm the end in time."""
-        import json
-        import subprocess
-
         try:
             out, _ = self._process.communicate(timeout=WITHIN + 2.0)
             found = json.loads(out)

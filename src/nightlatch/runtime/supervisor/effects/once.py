@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import select
 import sys
+import time
 
 from ....core import duration
 from ....core import effects as rules
@@ -22,7 +23,6 @@ from ....store import url
 from ....system import clock, program, redaction, tree, warden
 from ....system.warden_messages import Ended, NotStarted, Started
 from ...shared.effect_records import EffectRecords, doubt_message, hint
-from ..command import CommandWork
 from ..supervision import GRACE, Supervision
 from .probe_wait import Interruptible, rest
 
@@ -91,8 +91,7 @@ class _Once:
         self.hidden = redaction.secrets(os.environ)  # redacted in all that is shown or recorded
 
     def go(self) -> EffectOutcome:
-        self.command = CommandWork(self.wanted.command, captured=(1,))
-        with Supervision(self.command, self.store.folder) as self.supervision:
+        with Supervision(self.wanted.command, self.store.folder, captured=(1,)) as self.supervision:
             skipped = self._look()
             if skipped:
                 return skipped
@@ -214,7 +213,7 @@ class _Once:
         env = self.supervision.environment() | self._environment()
         signals.postpone()
         before = tree.descendants(os.getpid())
-        self.command.beside(True)
+        self.supervision.warden.beside(True)
         try:
             running = program.start(self.wanted.probe, env=env)
             try:
@@ -225,7 +224,7 @@ class _Once:
                 raise
             finally:
                 tree.kill_since(before)
-                self.command.beside(False)
+                self.supervision.warden.beside(False)
         except program.Unfinished as unfinished:
             return -1, f"the probe did not end ({unfinished})"
         except OSError as error:
@@ -248,8 +247,8 @@ class _Once:
         self.supervision.start(self.supervision.environment() | self._environment(), grace=self.grace, limit=limit)
         last: Report | None = None
         kept, screen, output = b"", self.screen, redaction.Redacted(self.hidden)
-        stdout = self.command.streams[1]
-        reading = {*self.command.descriptors, stdout}
+        stdout, its_warden = self.supervision.streams[1], self.supervision.warden
+        reading = {its_warden.fileno(), stdout}
         while reading:
             poll = select.poll()
             for fd in reading:
@@ -262,11 +261,11 @@ class _Once:
                 screen = _show(screen, shown)
                 if not data:
                     reading.discard(stdout)
-            report = None if last else self.command.report()
+            report = None if last else its_warden.report()
             if report and not isinstance(report, Started):
                 last = report
-                reading -= {*self.command.descriptors}
-                self.command.end()  # the warden holds the command's output open too
+                reading.discard(its_warden.fileno())
+                its_warden.dismiss()  # the warden holds the command's output open too
         assert last
         return last, kept
 
@@ -287,7 +286,7 @@ class _Once:
                     ended_by = f"signal {report.signal}"
                 self.ended_by_request = report.why == warden.SIGNALLED or exit_code == _INTERRUPTED
                 status, reason = rules.judge(exit_code, ended_by, self.wanted.not_done)
-                message = f"{self.command.name} {report.leftovers}" if report.leftovers else ""
+                message = f"{self.wanted.command[0]} {report.leftovers}" if report.leftovers else ""
             case _:
                 status, reason = IN_DOUBT, "its warden was killed"
         result = printed.decode(errors="backslashreplace") if status == DONE else ""
@@ -309,8 +308,6 @@ class _Once:
 
 
 def _skipped(key: str, result: str, at: float, effect: Effect | None = None) -> EffectOutcome:
-    import time
-
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
     return EffectOutcome(
         status="skipped", exit_code=0, message=f"skipped: {key} is done since {when}", effect=effect, result=result

@@ -8,7 +8,6 @@ from ....core.value import value
 from ....errors import LeaseLost
 from ....store import url
 from ....system.warden_messages import Ended, NotStarted
-from ..command import CommandWork
 from ..supervision import Supervision
 
 TYPE_CHECKING = False
@@ -47,7 +46,7 @@ def supervise(
     scheme = url.scheme_of(where)
     # A large database driver is loaded after the warden is forked, which does not need it.
     the_store = None if scheme and scheme.large else url.connect(where)
-    with Supervision(CommandWork(argv), the_store.folder if the_store else url.folder_of(where)) as supervision:
+    with Supervision(argv, the_store.folder if the_store else url.folder_of(where)) as supervision:
         the_store = the_store or url.connect(where)
         from ...shared.leases.lease import ttl_seconds
 

@@ -3,6 +3,7 @@ and wrappers for programs that would not find the gateway by themselves."""
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 
@@ -119,8 +120,6 @@ def check(caps: Iterable[Cap], given: Mapping[str, str], command: list[str]) -> 
 
 def _claude_settings(given: Mapping[str, str]) -> dict[str, Any]:
     """The `env` of claude's own settings.json, which claude prefers to the environment."""
-    import json
-
     home = given.get("CLAUDE_CONFIG_DIR") or os.path.join(given.get("HOME", ""), ".claude")
     try:
         with open(os.path.join(home, "settings.json"), encoding="utf-8") as file:

@@ -15,13 +15,9 @@ from ....errors import GateUnreachable, UsageError
 from ....gates import git_guard
 from ....gates.worktree import Worktree
 from ....store.git import names
-from ....store.git.remote import resolve
+from ....store.git.remote import Remote, resolve
 from ....system import durable, identity, program
 from .guard import guard_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ....store.git.remote import Remote
 
 # The push URL, in the form of a path: git's "… does not appear to be a git repository" then quotes this sentence.
 PUSH_DISABLED = "/this workspace cannot push. Commit; nightlatch pushes when the run has succeeded (--publish git)"

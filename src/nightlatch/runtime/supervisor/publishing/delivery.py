@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 
+from ....core.job import Job
+from ....core.model import Begun
 from ....errors import UsageError
 from ....ledger import kinds
+from ....ledger.ledger import Ledger
+from ....ledger.writer import Writer
+from ...shared.leases.lease import Lease
 from . import held
 from .publish import Publication
 from .targets import Publisher
 from .workspace import Workspace
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ....core.job import Job
-    from ....core.model import Begun
-    from ....core.protocols import Gate
-    from ....ledger.ledger import Ledger
-    from ....ledger.writer import Writer
-    from ...shared.leases.lease import Lease
 
 
 class Delivery:
@@ -34,23 +30,7 @@ class Delivery:
             from .clone import source
 
             self._source = source(job.workspace)
-        self._publication = Publication(job.publish, self._source)
-
-    @property
-    def gates(self) -> list[Gate]:
-        """The gates to seal with the lease: from then on no earlier attempt can publish."""
-        return self._publication.gates
-
-    @property
-    def settled(self) -> bool:
-        """Was the key settled in one push with the result?"""
-        return self._publication.settled
-
-    @property
-    def may_have_pushed(self) -> bool:
-        """Is this attempt's commit on the branch, or is that unknown? Then other machines must check the branch before
-        they do the work again."""
-        return self._publication.may_have_pushed
+        self.publication = Publication(job.publish, self._source)
 
     def begin(self, lease: Lease, ledger: Ledger, writer: Writer, elsewhere: list[Begun]) -> str:
         """Make the workspace. Returns "" if the work has to be done, or how an earlier attempt's work was published.
@@ -60,12 +40,12 @@ class Delivery:
         self.workspace = Workspace.make(lease.store.folder, f"{run.id}-{run.attempt}", self._source)
         self.path = os.path.join(self.workspace.path, self._job.cwd)
         writer.event(kinds.WORKSPACE, path=self.workspace.path, commit=self.workspace.commit or None)
-        if run.attempt > 1 and self._publication.targets:
-            recovered = self._publication.recover(ledger, self.workspace, writer, self._publisher)
+        if run.attempt > 1 and self.publication.targets:
+            recovered = self.publication.recover(ledger, self.workspace, writer, self._publisher)
             if recovered:
                 return recovered
         for other in reversed(elsewhere):
-            if self._publication.adopt(other, self.workspace, writer, self._publisher):
+            if self.publication.adopt(other, self.workspace, writer, self._publisher):
                 return f"published by attempt {other.attempt} on {other.host}"
         self.looked = True
         if not os.path.isdir(self.path):
@@ -86,17 +66,17 @@ class Delivery:
         """Publish to all targets; raises at the first that fails. Call it when the command has succeeded and all its
         processes have ended."""
         assert self.workspace
-        self._publication.publish(self.workspace, self._writer, self._publisher)
+        self.publication.publish(self.workspace, self._writer, self._publisher)
 
     def hold(self, definition: str) -> None:
         """Instead of `publish`: journal what would land, and keep the workspace until a person has decided."""
         assert self.workspace
-        held.plan(self._publication, self.workspace, self._writer, self._publisher, definition)
+        held.plan(self.publication, self.workspace, self._writer, self._publisher, definition)
 
     def land_plan(self, lease: Lease, ledger: Ledger, writer: Writer, definition: str) -> str:
         """Publish an approved plan from the workspace that an earlier attempt left; returns how it was published."""
         publisher = self._publisher_of(lease, writer)
-        return held.land(self._publication, self._source, ledger, writer, publisher, definition)
+        return held.land(self.publication, self._source, ledger, writer, publisher, definition)
 
     def _publisher_of(self, lease: Lease, writer: Writer) -> Publisher:
         run = writer.run

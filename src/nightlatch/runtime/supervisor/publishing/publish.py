@@ -48,11 +48,14 @@ class Publication:
                     f"--publish: {inner} is inside {outer}, which another --publish replaces as a whole. Make it part "
                     f"of what is published there, or choose a path outside"
                 )
-        self.settled = False  # the key was settled with a push
+        self.settled = False  # the key was settled in one push with the result
+        # This attempt's commit is on the branch, or that is unknown: other machines must check the branch before they
+        # do the work again.
         self.may_have_pushed = False
 
     @property
     def gates(self) -> list[Gate]:
+        """The gates to seal with the lease: from then on no earlier attempt can publish."""
         return [target.gate for target in self.targets]
 
     def publish(self, workspace: Workspace, writer: Writer, publisher: Publisher) -> None:

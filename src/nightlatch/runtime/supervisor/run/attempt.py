@@ -114,7 +114,6 @@ class SealedAttempt:
         self.attendance = Attendance(
             self.job,
             self.start.supervision,
-            self.start.command,
             self.lease,
             self.ledger,
             self.writer,
@@ -175,7 +174,7 @@ class SealedAttempt:
     def _end_after_error(self) -> str:
         """End the command after an error of ours. Returns the status: lost if it was running and may have acted."""
         at_work = self.attendance is not None and self.attendance.began and not self.ending.over
-        self.start.command.end()
+        self.start.supervision.warden.dismiss()
         return statuses.LOST if at_work else statuses.FAILED
 
     # ── settle ──
@@ -184,7 +183,8 @@ class SealedAttempt:
         """Mark the key done, and record how the attempt ended: never over the verdict of a newer holder."""
         status, reason = self._judged()
         own, left = 0 if status == statuses.SUCCEEDED else self.ending.exit_code, self.ending.left
-        if status == statuses.SUCCEEDED and not self.planned and not (self.delivery and self.delivery.settled):
+        settled = self.delivery is not None and self.delivery.publication.settled
+        if status == statuses.SUCCEEDED and not self.planned and not settled:
             patiently(self.lease, self._mark_done)
         if left and not reason:
             reason = f"left {left} process{'es' if left > 1 else ''} behind; ended"
@@ -215,7 +215,7 @@ class SealedAttempt:
 
                 self.signals = Signals(self.start.supervision)
             unsure = self.delivery if status != statuses.SUCCEEDED else None
-            if held is None and not (unsure and unsure.may_have_pushed):
+            if held is None and not (unsure and unsure.publication.may_have_pushed):
                 end_begun(self.start, self.lease, ended, earlier=not unsure or unsure.looked)
             if self.delivery:
                 self.delivery.end(keep=status != statuses.SUCCEEDED or self.planned)

@@ -11,7 +11,6 @@ from ....core.job import GATEWAY
 from ....core.target import DRIVER
 from ....store import url
 from ....system import clock, redaction, warden
-from ....system.light import signal
 from ....system.warden_messages import Ended
 from ...shared import trace
 from .. import backoff
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from ..agents.at_work import AgentsAtWork
     from ..agents.by_handle import Canceller
     from ..batches.batch import Checkpoints
-    from ..command import CommandWork
     from ..metering.gateway_process import GatewayProcess
     from ..publishing.delivery import Delivery
     from ..socket.listener import Listener
@@ -55,7 +53,6 @@ class Attendance:
         self,
         job: Job,
         supervision: Supervision,
-        command: CommandWork,
         lease: Lease,
         ledger: Ledger,
         writer: Writer,
@@ -73,7 +70,7 @@ class Attendance:
         `where`: the store's URL."""
         self._writer, self._spending = writer, spending
         self._job, self._lease, self._ending, self._delivery = job, lease, ending, delivery
-        self._supervision, self._command = supervision, command
+        self._supervision, self._warden = supervision, supervision.warden
         self._watch = watch.RunWatch(
             now=clock.now(),
             stall=job.stall,
@@ -125,7 +122,7 @@ class Attendance:
             checkpoints.hidden, checkpoints.on_item_end = hidden, self._item_ended
         bar = checkpoints.bar if checkpoints else None
         self._streams = {
-            fd: output.OutputStream(fd, screen, self._kept, hidden, bar) for screen, fd in command.streams.items()
+            fd: output.OutputStream(fd, screen, self._kept, hidden, bar) for screen, fd in supervision.streams.items()
         }
 
     def holds(self, holding: bool) -> None:
@@ -143,7 +140,7 @@ class Attendance:
 
             listener = self._opened_listener = Listener(
                 self._reported, self._lease, self._ledger, self._writer, self._watch, self._folder, self._checkpoints,
-                self._command.bound,
+                self._warden.bound,
             )  # fmt: skip
             listener.passed_store = self._where if self._job.pass_store else ""
             listener.agents, listener.why_ending = self._at_work, self.why_ending
@@ -183,10 +180,10 @@ class Attendance:
             backoff.patiently(self._lease, self._gateway.write)
             self._gateway.conclude(self._reported)
         if job.meter == "output":
-            from ...shared.usage import complaint
+            from ...shared.usage import complaint, from_output
 
             tail = next(iter(self._streams.values())).tail
-            found = self._command.used(tail)
+            found = from_output(tail)
             if found:
                 backoff.patiently(self._lease, lambda: self._listener.spend(found, source="output"))
             elif job.budget:
@@ -248,7 +245,7 @@ class Attendance:
 
     def _attend(self) -> None:
         """Serve the command until its tree is proven empty and all its output is read."""
-        reading, streams, reports = set(self._streams), self._streams, self._command.descriptors
+        reading, streams, reports = set(self._streams), self._streams, self._warden.fileno()
         poll, polled = _polling(set(), set()), (set[int](), set[int]())
         warm, cold_until = False, clock.now() + _BUSY
         while not self._ending.over or reading:
@@ -262,7 +259,7 @@ class Attendance:
                 wanted.update(calls)
             showing: set[int] = set()
             if not self._ending.over:
-                wanted.update(reports)
+                wanted.add(reports)
                 stopped = {fd for fd in reading if streams[fd].unshown}  # what is not shown yet is not read either
                 wanted, showing = wanted - stopped, {streams[fd].screen for fd in stopped}
             sending = showing | set(self._socket.sending) | set(self._gateway.sending if self._gateway else ())
@@ -282,7 +279,7 @@ class Attendance:
                 if fd in showing:
                     for stream in streams.values():
                         stream.show()
-                elif fd in reports or fd in calls:
+                elif fd == reports or fd in calls:
                     continue
                 elif fd not in reading:
                     requesting.append(fd)
@@ -306,13 +303,13 @@ class Attendance:
         judged = late[:2] if late else self._watch.judge(now)
         if judged:
             self._ending.decided = judged
-            self._command.ask_to_end(judged[0], late[2] if late else self._job.grace, signal.SIGTERM)
+            self._warden.ask_to_end(judged[0], late[2] if late else self._job.grace)
 
     def _overdue(self, now: float) -> tuple[str, str, float] | None:
         return self._opened_listener.overdue(now) if self._opened_listener else None
 
     def _take_report(self) -> None:
-        report = self._command.report()
+        report = self._warden.report()
         if isinstance(report, Ended):
             late = self._overdue(clock.now()) if report.why == warden.OVERDUE else None
             self._ending.decided = self._ending.decided or (late[:2] if late else None)

@@ -12,7 +12,6 @@ from ....core.row import NEVER, Row
 from ....core.schedule import parse
 from ....core.stage import End
 from ....ledger import kinds
-from ....system import identity
 from ....system.zone import find
 from ...shared.job import definition
 from .rows import move_row, read_row
@@ -124,7 +123,3 @@ def change_stage(store: Store, ledger: Ledger, job: str, change: Callable[[Row],
         if move_row(store, ledger, row, new):
             journal_stage(ledger, new)
             return new
-
-
-def new_change_id() -> str:
-    return identity.new_id()[:12]

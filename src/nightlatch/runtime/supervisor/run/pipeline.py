@@ -15,7 +15,6 @@ from ....store import url
 from ....system import clock, preload
 from ...shared import verdict as verdicts
 from ..backoff import patiently
-from ..command import CommandWork
 from ..supervision import Supervision
 from .preflight import Preflight
 
@@ -60,9 +59,8 @@ class Pipeline(Preflight):
 
     def go(self) -> Verdict:
         deaf = self.checkpoints is not None  # a batch's driver, which unblocks signals when it is ready
-        metered = self.job.meter == "output"
-        self.command = CommandWork(self._argv(), captured=(1, 2), deaf=deaf, metered=metered)
-        self.supervision = Supervision(self.command, url.folder_of(self.where) if self.large else self.store.folder)
+        folder = url.folder_of(self.where) if self.large else self.store.folder
+        self.supervision = Supervision(self._argv(), folder, captured=(1, 2), deaf=deaf)
         try:
             with self.supervision:
                 return self._claimed() if self.claim else self._unclaimed()
@@ -156,7 +154,7 @@ class Pipeline(Preflight):
             self.job.name,
             ttl=self.job.ttl or self.store.default_ttl,
             wait=self.job.wait,
-            gates=self.delivery.gates if self.delivery else (),
+            gates=self.delivery.publication.gates if self.delivery else (),
             # A batch keeps its own record of which machine began it.
             begin=self._entry(key) if self.lists_begun else None,
         )
