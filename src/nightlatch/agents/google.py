@@ -49,7 +49,7 @@ class Google:
         if ask.tokens is not None and _kind(ask) == _CAPPED_TYPE:
             # In this vendor's JSON a 64-bit number is a string.
             body["agent_config"] = {"type": _CAPPED_TYPE, "max_total_tokens": str(ask.tokens)}
-        return self._client.launched("/v1/interactions", merged(body, ask.fields))
+        return self._client.launch_for_handle("/v1/interactions", merged(body, ask.fields))
 
     def poll(self, handle: str) -> Seen:
         found = self._client.get(f"/v1/interactions/{quoted(handle)}", {"stream": "false"})

@@ -13,7 +13,7 @@ from ..core.passwords import without_password
 from ..core.value import replace
 from ..errors import UsageError
 from . import verdict_line
-from .agent_ask import add_ask, target
+from .agent_flags import add_agent_flags, target
 from .arguments import Namespace, Parser, split_command
 
 OPTIONS = options.rows(Batch, BATCH)
@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("items", metavar="ITEMS", help="a file, or - for standard input")
     parser.add_options(OPTIONS.values())
-    add_ask(parser)
+    add_agent_flags(parser)
     parser.add_argument("-j", metavar="N", type=int, help="same as --jobs")
     parser.add_flag("--quiet", verdict_line.QUIET)
     parser.add_flag("--dry-run", "show what would be done; claim and start nothing")

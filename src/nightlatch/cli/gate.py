@@ -97,7 +97,7 @@ def _forget(args: Namespace) -> int:
     gate_url = args.target if "://" in args.target else at(args.target).url
     if not url.connect(args.store).unregister(args.lease, gate_url):
         raise UsageError(f"{gate_url} is not registered under {args.lease}; use the URL that the error message shows")
-    print(f"{printable(gate_url)} is no longer sealed by holders of {args.lease}")
+    print(f"holders of {args.lease} no longer seal {printable(gate_url)}")
     return 0
 
 
@@ -106,7 +106,7 @@ def _install_hook(repository: str, branches: list[str]) -> int:
 
     if not branches:
         raise UsageError("which branch? nightlatch gate install-hook REPO --branch main")
-    print(f"{install(repository, branches)}: pushes to {', '.join(branches)} need their fence from now on")
+    print(f"{install(repository, branches)}: from now on, pushes to {', '.join(branches)} must go through the gate")
     return 0
 
 
@@ -124,15 +124,15 @@ def _in_database(args: Namespace) -> Sql:
 
 def _install(gate: Sql, tables: list[str]) -> int:
     gate.install(*tables)
-    print(f"{gate.url}: {', '.join(tables) or 'no table'} guarded" + ("" if tables else "; it is ready for use"))
+    print(f"{gate.url}: " + (f"{', '.join(tables)} guarded" if tables else "ready for use; no table is guarded"))
     return 0
 
 
 def _remove(gate: Sql, tables: list[str]) -> int:
     removed = gate.remove(*tables)
     if tables and not removed:
-        raise UsageError(f"{gate.url} does not guard {', '.join(tables)}; nightlatch gate show lists what it does")
-    print(f"{gate.url}: {', '.join(removed) or 'no table'} no longer guarded; the marks stay")
+        raise UsageError(f"{gate.url} does not guard {', '.join(tables)}; to list its tables: nightlatch gate show")
+    print(f"{gate.url}: {', '.join(removed) or 'no table'} no longer guarded; the marks are kept")
     return 0
 
 
@@ -146,9 +146,9 @@ def _inspectable(target: str) -> Inspectable:
 def _show(seen: GateView) -> None:
     print(f"gate     {printable(seen.url)}")
     if not seen.marks:
-        absent = ", nor does it exist" if seen.missing else ""
+        absent = " (it does not exist)" if seen.missing else ""
         target = printable(seen.target)
-        print(f"no mark  no holder of a lease has sealed or written {target} yet{absent}: it keeps nobody out")
+        print(f"no mark  no holder of a lease has sealed or written {target} yet{absent}: it refuses nobody")
         print(f"         to protect it: {advice.text(seen.fence)}")
     for name, found in seen.marks.items():
         print(

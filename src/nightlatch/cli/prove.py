@@ -40,14 +40,14 @@ class Promise:
 class Proof:
     """The findings.
 
-    `proofs`: how this machine can prove that processes are gone. `seconds`: how long each takeover took, by what had
-    happened to the holder.
+    `kinds_of_proof`: how this machine can prove that processes are gone. `seconds`: how long each takeover took, by
+    what had happened to the holder.
     """
 
     def __init__(self, store: str) -> None:
         self.store = store
         self.promises: list[Promise] = []
-        self.proofs = proofs.proofs()
+        self.kinds_of_proof = proofs.kinds()
         self.seconds: dict[str, float] = {}
         self.left: list[str] = []  # what could not be cleaned up
 
@@ -64,7 +64,7 @@ class Proof:
             "store": self.store,
             "held": self.held,
             "promises": [dict(vars(promise)) for promise in self.promises],
-            "proofs": [{"proof": name, "has": has, "found": found} for name, has, found in self.proofs],
+            "proofs": [{"proof": name, "has": has, "found": found} for name, has, found in self.kinds_of_proof],
             "takeover": {after: round(seconds, 3) for after, seconds in self.seconds.items()},
             "left": self.left,
         }

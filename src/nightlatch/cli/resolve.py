@@ -34,9 +34,9 @@ give-up  for an item of a batch: set it aside for good. It is not done, and not 
 
 WHAT is a run, the beginning of its id, or its job; or the key of an effect, of an item, or of a run that another
 machine began and this one has no record of. If several things match, a command for each is printed. Without OUTCOME,
-the known facts and the choices are printed. The journal records your name. This takes the lease
-of the batch or the effect for a moment; for a run, that of its job, if the outcome is `done`, the run has lapsed, or
-the store is a git store."""
+the known facts and the choices are printed. The journal records your name. The command takes a lease for a moment:
+that of the batch or the effect; for a run that of its job, if the outcome is `done`, the run has lapsed, or the store
+is a git store."""
 
 _EXAMPLES = """\
   nightlatch resolve 7k3f
@@ -107,7 +107,7 @@ def _decide(reader: StoreReader, one: OpenDecision, args: Namespace) -> int:
         waiting = sum(other.count for other in open_decisions.items(reader, batch=one.batch)) if one.batch else 0
         if waiting > 1:
             all_items = advice.to("resolve", "--all", "again", "--batch", one.batch)
-            choices.append((all_items, f"all {waiting} of the batch that wait"))
+            choices.append((all_items, f"decide all {waiting} open items of the batch"))
         return _offer(f"{printable(one.title)} is {one.status}: {why}", choices, one.facts() if args.json else None)
     status = settle(one, args.outcome, reader, args.wait)
     if args.json:
@@ -166,8 +166,8 @@ def _decide_elsewhere(reader: StoreReader, args: Namespace) -> int:
         subject = (
             f"no item {what} of the batch {args.batch}" if args.batch else f"no run of {args.job} with the key {what}"
         )
-    look = f"What does: {advice.command('status')}; all runs: {advice.command('runs')}"
-    nothing = f"{printable(subject)} waits for a decision. {look}"
+    look = f"To see what needs one: {advice.command('status')}; all runs: {advice.command('runs')}"
+    nothing = f"{printable(subject)} needs a decision. {look}"
     if args.batch and args.outcome:  # an item that failed or was given up is not an open decision, but can be decided
         try:
             return _decide(reader, OpenDecision(key=what, status="", changed=0.0, batch=args.batch), args)
@@ -188,7 +188,7 @@ def _decide_elsewhere(reader: StoreReader, args: Namespace) -> int:
 def _several(what: str, found: list[OpenDecision], run: RunRow | None) -> UsageError:
     # `whole` names the scope even of a store-wide effect: without it that command would match several again.
     each = [*([advice.to("resolve", run.id)] if run else []), *(one.resolve(whole=True) for one in found)]
-    return UsageError(f"several wait for a decision under {printable(what)!r}: " + "; ".join(map(advice.text, each)))
+    return UsageError(f"several things named {printable(what)!r} need a decision: " + "; ".join(map(advice.text, each)))
 
 
 def _decide_run(reader: StoreReader, run: RunRow, args: Namespace) -> int:

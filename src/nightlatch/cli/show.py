@@ -167,7 +167,7 @@ def _items(seen: Details) -> list[str]:
     if not seen.items:
         return []
     cells = [
-        [one.status, f"{one.count}, as {one.key}", one.reason, advice.text(one.resolve())]
+        [one.status, f"{one.count}, such as {one.key}", one.reason, advice.text(one.resolve())]
         for one in seen.undecided_items
     ]
     counts = ", ".join(f"{count} {status}" for status, count in sorted(seen.items.items()))

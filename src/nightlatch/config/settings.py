@@ -71,7 +71,7 @@ def _imported(name: str) -> Callable[[Section], Any]:
     return found
 
 
-def meant(store: str, folder: str) -> str:
+def absolute_store(store: str, folder: str) -> str:
     """A store's URL, written in a file in `folder`, in a form that is valid in any folder."""
     path = store.removeprefix(storage.FILE_URL)
     if path != store and not path.startswith(("/", "~")):
@@ -83,7 +83,7 @@ def meant(store: str, folder: str) -> str:
 
 
 def _store(section: Section) -> str:
-    return meant(checks.text(section.value, "store"), section.folder)
+    return absolute_store(checks.text(section.value, "store"), section.folder)
 
 
 def _timezone(section: Section) -> str:

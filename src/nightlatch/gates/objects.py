@@ -57,13 +57,13 @@ class Object:
         """Refuse every older grant from now on; returns the previous mark."""
         before: Mark | None = None
 
-        def raised(old: Pointer) -> Pointer | None:
+        def decide(old: Pointer) -> Pointer | None:
             nonlocal before
             kept = old.marks.get(mark.name)
             before = kept.mark if kept else None
             return self._raised(old, mark, by, known)
 
-        self._change(raised, by)
+        self._change(decide, by)
         return before
 
     def write(self, bearer: Bearer | Mark, content: bytes | str) -> str:

@@ -8,7 +8,7 @@ import select
 import signal
 import time
 
-from ..config.settings import meant
+from ..config.settings import absolute_store
 from ..core import advice, statuses
 from ..core.row import NEVER
 from ..errors import BadConfig, StoreUnreachable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..core.job import Job
-    from .beside import Beside
+    from .side_process import SideProcess
 
     Load = Callable[[], Any]  # a `config.load.Config`, or raises BadConfig
 
@@ -41,7 +41,7 @@ class Server:
 
     def __init__(self, load: Load, store: str | None, say: Callable[[str], None]) -> None:
         self._load, self._say = load, say
-        self._where = meant(url.resolve(store), os.getcwd())
+        self._where = absolute_store(url.resolve(store), os.getcwd())
         self._store = url.connect(self._where)
         self._ledger = open_for(self._where)
         self._config = load()
@@ -64,9 +64,9 @@ class Server:
         self._unreachable = False
         self._take_up()
 
-    def serve(self, beside: Sequence[Beside] = ()) -> int:
+    def serve(self, side_processes: Sequence[SideProcess] = ()) -> int:
         """Schedule until a termination signal. Runs go on; process 1, whose end would kill them, ends them first."""
-        for process in beside:
+        for process in side_processes:
             process.take_up()
         woken = self._listen()
         self._starter.preload()
@@ -79,7 +79,7 @@ class Server:
             if clock.now() - looked_at_file > _RELOAD:
                 looked_at_file = clock.now()
                 changed = self._reload()
-                for process in beside:
+                for process in side_processes:
                     process.revive(self._say)
                     if changed:
                         process.take_up()
@@ -91,7 +91,7 @@ class Server:
             while self._starter.busy:
                 self._wait(1.0, woken)
         self._starter.close()
-        for process in beside:
+        for process in side_processes:
             process.close()
         return 0
 

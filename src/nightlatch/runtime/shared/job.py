@@ -39,15 +39,15 @@ def go_home(job: Job, store: str | None) -> str | None:
     Returns the store's URL as it is valid there."""
     if not job.file:
         return store
-    from ...config.settings import meant
+    from ...config.settings import absolute_store
     from ...store import url
 
-    store_url = meant(url.resolve(store), os.getcwd())
+    store_url = absolute_store(url.resolve(store), os.getcwd())
     os.chdir(os.path.dirname(job.file))
     return store_url
 
 
-def now(job: Job) -> Job:
+def with_newest_slot(job: Job) -> Job:
     """The job with its newest due slot as its key, if it has a schedule."""
     if not job.slot or job.due:
         return job

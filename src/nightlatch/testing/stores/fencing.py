@@ -35,7 +35,7 @@ class Fencing(StoreCase):
             grant, _ = self.take(name)
             self.store.register(name, grant, "file:///used")
             raises(LeaseLost, self.store.unregister, name, "file:///used", identity.new_id())
-            assert self.take(name, over=self.ground(name, proven=True))[1].gates == ("file:///used",)
+            assert self.take(name, over=self.takeover(name, proven=True))[1].gates == ("file:///used",)
 
     def test_raise_with_an_old_grant_is_refused(self) -> None:
         self._refused(lambda name, grant: self.store.raise_token(name, 2**50, grant))
@@ -81,7 +81,7 @@ class Fencing(StoreCase):
 
         name = self.name()
         grant, _ = self.take(name)
-        self.take(name, over=self.ground(name, proven=True))
+        self.take(name, over=self.takeover(name, proven=True))
         yield name, grant, "taken over"
 
         name = self.name()

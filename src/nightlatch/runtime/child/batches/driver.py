@@ -57,7 +57,7 @@ class BatchDriver:
         self.exhausted = False  # have all items been read?
         self.running: list[ItemProcess] = []
         self.judging: list[ItemProcess] = []  # ended, and not recorded yet
-        advice.about(self.plan["store"])
+        advice.choose(self.plan["store"])
         self.summary = Summary(self.plan["name"], self.plan["continued_by"], piped=self.plan["items"] == "-")
         self.judge = Judge(self.plan, client, self.workspaces, self.summary, self.total)
         self.signal = 0

@@ -48,7 +48,7 @@ class Judge:
     def unreadable(self, bad: BadItem) -> None:
         where = f"line {bad.line}"
         self.summary.failed.append((where, bad.what))
-        self.breaker.add(where, breaker.alike(None, [bad.what]))
+        self.breaker.add(where, breaker.failure_shape(None, [bad.what]))
         self._stop_at_limit()
         self._obey_breaker()
 
@@ -116,8 +116,8 @@ class Judge:
 
     def _fail(self, child: ItemProcess, why: str, reply: dict[str, Any], *, again: bool) -> list[Any]:
         item, code, reason = child.item, child.exit_code, why or child.reason
-        alike = breaker.alike(code, [why] if why else child.complaint().splitlines())
-        self.breaker.add(item.key, alike)
+        failure_shape = breaker.failure_shape(code, [why] if why else child.complaint().splitlines())
+        self.breaker.add(item.key, failure_shape)
         retry_after = reply.get("retry_after", 0.0)
         if retry_after:
             self._pause_starts(retry_after, item.key)
@@ -136,7 +136,7 @@ class Judge:
         else:
             record[2] = SET_ASIDE
             self.summary.aside.append(shown)
-            self.recently_aside = [*self.recently_aside[-9:], (alike, record)]
+            self.recently_aside = [*self.recently_aside[-9:], (failure_shape, record)]
         self._stop_at_limit()
         return record
 

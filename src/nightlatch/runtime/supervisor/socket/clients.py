@@ -41,7 +41,7 @@ class _Client:
         self.ended = False  # it sends no more; it may still wait for replies
 
     @property
-    def is_read(self) -> bool:
+    def is_readable(self) -> bool:
         """Are requests read from it? Not before it has taken its replies."""
         return not self.unsent and not self.ended and self.pending < _MOST_PENDING
 
@@ -59,7 +59,7 @@ class Clients:
 
     @property
     def descriptors(self) -> list[int]:
-        reading = [fd for fd, one in self._clients.items() if one.is_read]
+        reading = [fd for fd, one in self._clients.items() if one.is_readable]
         return [*((self._listener.fileno(),) if self._accepts else ()), self._threads.fd, *reading]
 
     @property

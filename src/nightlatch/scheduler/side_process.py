@@ -20,7 +20,7 @@ _LONGEST = 3600.0  # seconds of such a pause
 _MOMENT = 60.0  # seconds
 
 
-class Beside:
+class SideProcess:
     """A nightlatch process that ends with this one, even after SIGKILL: its standard input is a pipe that only we hold.
 
     `wanted` is called at the start, and again whenever nightlatch.toml has changed.
