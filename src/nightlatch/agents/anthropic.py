@@ -55,7 +55,7 @@ class Anthropic:
         if ask.usd is not None and "budget" not in body:
             cents = f"{ask.usd * 100:.4f}".rstrip("0").rstrip(".")
             body["budget"] = {"type": "limit", "max_list_cost": {"amount": cents, "currency": "USD"}}
-        return self._client.launch("/v1/sessions", body)
+        return self._client.launch_for_handle("/v1/sessions", body)
 
     def launch(self, ask: Ask, handle: str) -> str:
         message = {"type": "user.message", "content": [{"type": "text", "text": ask.input}]}

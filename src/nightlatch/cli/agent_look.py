@@ -59,7 +59,7 @@ def _list(args: Namespace) -> int:
 
 def _cells(one: AgentView) -> list[str]:
     row = one.row
-    run_text = f"run {row.run} of {printable(row.job)} ({one.run_status or 'not here any more'})"
+    run_text = f"run {row.run} of {printable(row.job)} ({one.run_status or 'no longer recorded'})"
     next_command = advice.text(one.cancel) if one.is_left else advice.command("show", row.run)
     spent = row.used.show() or "nothing yet"
     return [printable(row.handle), f"{row.provider} {printable(row.agent)}", row.status, run_text,
@@ -70,7 +70,7 @@ def _print_unknown(reader: StoreReader, args: Namespace) -> None:
     """Print the vendor's agents that carry our label but belong to no run here."""
     every = can(providers.load(args.provider, {}), "every") if args.provider != "command" else None
     if every is None:
-        print(f"nightlatch: {args.provider} has no list of its agents", file=sys.stderr)
+        print(f"nightlatch: {args.provider} offers no list of its agents", file=sys.stderr)
         return
     since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.wall() - _VENDOR_LIST_AGE))
     try:
@@ -86,7 +86,7 @@ def _print_unknown(reader: StoreReader, args: Namespace) -> None:
         else:
             cancel = advice.command("agent", "cancel", handle, "--provider", args.provider)
             print(f"{printable(handle)} is {printable(status)} for the run {printable(labels['nightlatch_run'])}, "
-                  f"which does not know it: {cancel}")  # fmt: skip
+                  f"which has no record of it; to end it: {cancel}")  # fmt: skip
 
 
 def _show(args: Namespace) -> int:

@@ -99,7 +99,7 @@ def _read_heads(path: str) -> list[str]:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     if not found:
-        raise UsageError(f"{path} has no head in it")
+        raise UsageError(f"{path} has no head in it: give one per line, or log lines (head=…)")
     return found
 
 

@@ -183,8 +183,8 @@ def _dry_run(batch: Batch, store: str | None, as_json: bool) -> int:
             selection.bad.append(reader.bad(item.line, error))
     for bad in selection.bad:
         print(f"nightlatch: {bad}", file=sys.stderr)
-    for double in selection.doubles:
-        print(f"nightlatch: line {double.line}: {double.key} occurs more than once", file=sys.stderr)
+    for item in selection.duplicates:
+        print(f"nightlatch: line {item.line}: {item.key} occurs more than once", file=sys.stderr)
     print(
         f"{count} to do, {selection.skipped} done, {len(selection.in_doubt)} in doubt, {selection.doubled} repeated, "
         f"{len(selection.bad)} unreadable" + (f", {len(selection.aside)} set aside" if selection.aside else ""),

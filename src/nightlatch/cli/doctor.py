@@ -104,7 +104,7 @@ def findings(where: str) -> Iterator[Finding]:
         yield fail("store", hide_password(where), str(error))
         return
     if is_new:
-        yield ok("store", "there was none: it is made now")
+        yield ok("store", "there was none: it was created now")
     yield ok("store", f"{store.url} (id {store_id[:8]}, opened in {took * 1000:.0f} ms)")
     scheme = url.scheme_of(where)
     if scheme and scheme.checkup:

@@ -77,11 +77,11 @@ def main(argv: list[str]) -> int:
         raise UsageError("--table and --name are for install and remove")
     gate = _inspectable(args.target)
     if args.verb == "show":
-        seen = gate_view(gate, args.target)
+        view = gate_view(gate, args.target)
         if args.json:
-            print_json(seen.facts())
+            print_json(view.facts())
         else:
-            _show(seen)
+            _show(view)
         return 0
     store = url.connect(args.store)
     adopted = gate.adopt(store.id)
@@ -139,27 +139,27 @@ def _remove(gate: Sql, tables: list[str]) -> int:
 def _inspectable(target: str) -> Inspectable:
     gate = at(target)
     if not hasattr(gate, "standing"):
-        raise UsageError(f"{target} is a gate that cannot be inspected from here")
+        raise UsageError(f"{target} is a gate that cannot be inspected: it keeps no marks that can be read")
     return cast("Inspectable", gate)
 
 
-def _show(seen: GateView) -> None:
-    print(f"gate     {printable(seen.url)}")
-    if not seen.marks:
-        absent = " (it does not exist)" if seen.missing else ""
-        target = printable(seen.target)
+def _show(view: GateView) -> None:
+    print(f"gate     {printable(view.url)}")
+    if not view.marks:
+        absent = " (it does not exist)" if view.missing else ""
+        target = printable(view.target)
         print(f"no mark  no holder of a lease has sealed or written {target} yet{absent}: it refuses nobody")
-        print(f"         to protect it: {advice.text(seen.fence)}")
-    for name, found in seen.marks.items():
+        print(f"         to protect it: {advice.text(view.fence)}")
+    for name, found in view.marks.items():
         print(
             f"mark     {printable(name)}  token {found.mark.token}  {printable(found.by)}  since {_time(found.at)}  "
             f"store {printable(found.mark.store[:8])}"
         )
-    for table in seen.tables:
+    for table in view.tables:
         print(f"guards   {printable(table)}")
-    for one in seen.unguarded:
-        print(f"open     {printable(one.table)}  added since: {advice.text(one.install)}")
-    for refusal in seen.refusals:
+    for one in view.unguarded:
+        print(f"open     {printable(one.table)}  not guarded yet: {advice.text(one.install)}")
+    for refusal in view.refusals:
         why = f"the mark had token {refusal.current}" if refusal.current else "fenced from another store"
         write = f"{printable(refusal.name)}  token {refusal.offered}  {printable(refusal.by)}"
         print(f"refused  {write}  at {_time(refusal.at)}  ({why})")

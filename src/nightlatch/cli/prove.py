@@ -120,17 +120,19 @@ class _Trial:
         self.proof.seconds["frozen"] = clock.now() - began
         self.proof.add("token", newer > token, f"{newer} after {token}: tokens only rise")
         ben.go_on()
-        bens = ben.receive()
+        new_report = ben.receive()
         ann.thaw()
         ann.go_on()
-        anns = ann.receive()
-        for place, (stale, why), (new, error) in zip(self.places, anns["targets"], bens["targets"], strict=True):
+        stale_report = ann.receive()
+        for place, (stale, why), (new, error) in zip(
+            self.places, stale_report["targets"], new_report["targets"], strict=True
+        ):
             last = place.read()
             held = new == LANDED and stale == REFUSED and last == "Ben"
             self.proof.add(place.target, held, _finding(stale, why, new, error, last))
         for what in (RENEWAL, DONE_KEY):
-            stale, why = anns["store"][what]
-            new, error = bens["store"][what]
+            stale, why = stale_report["store"][what]
+            new, error = new_report["store"][what]
             self.proof.add(
                 f"store, {what}", stale == REFUSED and new == LANDED, _finding(stale, why, new, error, "Ben")
             )
@@ -282,5 +284,5 @@ def _finding(stale: str, why: str, new: str, error: str, last: str) -> str:
     if new != LANDED:
         return f"the new holder's own write {new}: {error}"
     if stale == REFUSED:
-        return f"the stale write was refused: {why}" if last == "Ben" else f"refused, but {last or 'nothing'} is there"
-    return "THE STALE WRITE LANDED" if stale == LANDED else f"the stale write failed otherwise: {why}"
+        return f"the stale write was refused: {why}" if last == "Ben" else f"refused, but it holds {last or 'nothing'}"
+    return "THE STALE WRITE LANDED" if stale == LANDED else f"the stale write failed for another reason: {why}"

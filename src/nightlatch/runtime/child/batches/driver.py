@@ -260,7 +260,7 @@ class BatchDriver:
     def _finish(self) -> int:
         summary, selection = self.summary, self.selection
         summary.skipped, summary.doubled = selection.skipped, selection.doubled
-        summary.doubles = [f"{item.key} (line {item.line})" for item in selection.doubles]
+        summary.duplicates = [f"{item.key} (line {item.line})" for item in selection.duplicates]
         summary.waiting = [*summary.killed, *self._with_reasons(selection.in_doubt)]
         summary.aside_before = self._with_reasons(selection.aside)
         more = not self.exhausted and (self.selection.next() or not self.selection.exhausted)

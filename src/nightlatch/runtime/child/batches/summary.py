@@ -22,7 +22,7 @@ class Summary:
         self.doubts: list[tuple[str, str]] = []  # in doubt, as their command reported
         self.killed: list[tuple[str, str]] = []  # from outside: nobody knows whether they acted
         self.waiting: list[tuple[str, str]] = []  # killed, or in doubt since an earlier start: they need a person
-        self.doubles: list[str] = []  # the first items whose key had occurred before
+        self.duplicates: list[str] = []  # the first items whose key had occurred before
         self.unrecorded: list[str] = []  # keys of items whose end could not be recorded
         self.stopped = ""  # why not all items were tried
 
@@ -42,7 +42,7 @@ class Summary:
         lines += _listed("set aside, they failed for good", _named(aside), len(aside))
         lines += _listed("in doubt, as their command reported", [key for key, _ in self.doubts])
         lines += _listed("in doubt, not done again", _named(self.waiting), len(self.waiting))
-        lines += _listed("done once, though their key occurs more than once", self.doubles, self.doubled)
+        lines += _listed("done once, though their key occurs more than once", self.duplicates, self.doubled)
         lines += _listed("ended, but not recorded: in doubt for the next start", self.unrecorded)
         if self.waiting:
             words = effects.typed(self.waiting[0][0], "done", by=("--batch", self.name))

@@ -22,7 +22,7 @@ class Selection:
         self.in_doubt: list[tuple[str, bytes]] = []  # (key, digest)
         self.aside: list[tuple[str, bytes]] = []
         self.bad: list[BadItem] = []
-        self.doubles: list[BatchItem] = []  # the first ones, which the summary names
+        self.duplicates: list[BatchItem] = []  # the first ones, which the summary names
 
     def next(self) -> BatchItem | None:
         """The next item to do; None when there is none, or when a line could not be read: look at `bad` first."""
@@ -40,8 +40,8 @@ class Selection:
                 return None
             if status & SEEN:
                 self.doubled += 1
-                if len(self.doubles) < _NAMED:
-                    self.doubles.append(item)
+                if len(self.duplicates) < _NAMED:
+                    self.duplicates.append(item)
                 continue
             known[digest] = status | SEEN
             if not status:
