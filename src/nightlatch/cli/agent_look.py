@@ -92,11 +92,11 @@ def _print_unknown(reader: StoreReader, args: Namespace) -> None:
 def _show(args: Namespace) -> int:
     reader, (handle,) = open_reader(args.store), args.names
     row = reader.ledger.agents.by_handle(handle)
-    seen, trouble = _poll(_adapter(row, handle, args), handle)
+    state, trouble = _poll(_adapter(row, handle, args), handle)
     facts = agent_views.view(reader, row).facts() if row else {"version": 1, "handle": handle}
-    if seen:
-        facts |= {"status": seen.status, "steps": seen.steps, "answer": seen.answer, "page": seen.page,
-                  "note": seen.waits_for or seen.reason}  # fmt: skip
+    if state:
+        facts |= {"status": state.status, "steps": state.steps, "answer": state.answer, "page": state.page,
+                  "note": state.waits_for or state.reason}  # fmt: skip
     if args.json:
         print_json(facts | {"unclear": trouble})
         return 0
@@ -105,23 +105,23 @@ def _show(args: Namespace) -> int:
              ("run", facts.get("run")), ("page", facts.get("page")), ("note", facts.get("note")),
              ("usage", row.used.show() if row else ""), ("unclear", trouble)]  # fmt: skip
     screen.print_facts(lines)
-    if seen and seen.answer:
-        print("\n" + "\n".join(f"  | {printable(line)}" for line in seen.answer.splitlines()))
+    if state and state.answer:
+        print("\n" + "\n".join(f"  | {printable(line)}" for line in state.answer.splitlines()))
     return 0
 
 
 def _cancel(args: Namespace) -> int:
     reader, (handle,) = open_reader(args.store), args.names
     row = reader.ledger.agents.by_handle(handle)
-    seen, trouble = ending.end(_adapter(row, handle, args), handle, clock.now() + _END_TIMEOUT)
-    if seen is None:
+    state, trouble = ending.end(_adapter(row, handle, args), handle, clock.now() + _END_TIMEOUT)
+    if state is None:
         look = advice.command("agent", "show", handle)
         raise InDoubt(f"the vendor did not confirm the end of {handle}: {trouble}. Look: {look}")
     if row and row.ended is None:
         open_for(reader.url).agents.put(
-            replace(row, status=seen.status, ended=clock.wall(), changed=clock.wall()), person()
+            replace(row, status=state.status, ended=clock.wall(), changed=clock.wall()), person()
         )
-    print(f"agent {printable(handle)}: its vendor reports that it is {seen.status}")
+    print(f"agent {printable(handle)}: its vendor reports that it is {state.status}")
     return 0
 
 

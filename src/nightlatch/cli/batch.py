@@ -159,10 +159,10 @@ def _dry_run(batch: Batch, store: str | None, as_json: bool) -> int:
 
     reader = ItemReader(batch.items, batch.format, batch.key)
     try:
-        seen = known(open_reader(store).ledger, batch)
+        known_items = known(open_reader(store).ledger, batch)
     except NoStore:
-        seen = {}  # nothing was ever done, and a dry run creates no store
-    selection = Selection(reader, seen)
+        known_items = {}  # nothing was ever done, and a dry run creates no store
+    selection = Selection(reader, known_items)
     command, workspaces, count = (
         CommandTemplate(batch.command, shell=batch.shell),
         ItemWorkspaces(list(batch.publish), ""),

@@ -137,8 +137,8 @@ class RequestHandler:
         forward = Forward(dialect, self._pipe, reply["id"], self._prices, requested, drop_ours=drop)
         sending = self._upstream.request(vendor, "POST", path, request.query_string, headers, body.data)
         answer = await forward.run(request, sending, self._overdue)
-        if forward.seen.id and requested.has_output:
-            self._remember(forward.seen.id, forward.seen.total)
+        if forward.usage.id and requested.has_output:
+            self._remember(forward.usage.id, forward.usage.total)
         return answer
 
     def _limited(self, dialect: Dialect, body: Body, requested: ModelRequest, reply: dict[str, Any]) -> bool:

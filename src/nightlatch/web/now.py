@@ -63,17 +63,17 @@ def page(
 ) -> dict[str, Any]:
     """`audit`: the last verification of the journal that a person started."""
     now = clock.wall()
-    seen = last_night(reader)
-    since = seen.since or 0.0
-    facts = nightly.night(reader, seen)
+    view = last_night(reader)
+    since = view.since or 0.0
+    facts = nightly.night(reader, view)
     if audit:
         broken = f"entry {audit.breaks[0].seq} of {audit.breaks[0].chain}" if audit.breaks else ""
         facts = replace(facts, journal_intact=not audit.breaks, journal_broken_at=broken)
     headline = verdict.night(facts)
     first, second = ("", headline.sentence) if audit and audit.breaks else split(headline.sentence)
-    asks = needs_you(reader, seen, configured, calendar)
+    asks = needs_you(reader, view, configured, calendar)
     jobs = all_rows(reader)
-    every_run = [one for group in seen.groups.values() for one in group.runs]
+    every_run = [one for group in view.groups.values() for one in group.runs]
     drawing = Drawing(reader, calendar, since, max(now, since + 3600), now)
     return {
         "headline": headline,
@@ -86,30 +86,30 @@ def page(
         "now": now,
         "figures": figures(reader, calendar, facts, now, audit),
         "asks": asks,
-        "asks_more": seen.need_you - len(asks),
-        "needs": seen.need_you,
+        "asks_more": view.need_you - len(asks),
+        "needs": view.need_you,
         "night": drawing.night(every_run, reader.ledger.history.rare(kinds.REFUSED, since=since, most=200), jobs, base),
-        "running": [running(reader, one, calendar) for one in seen.running.runs],
-        "waiting": night_rows.waiting(seen)[:_WAITS],
+        "running": [running(reader, one, calendar) for one in view.running.runs],
+        "waiting": night_rows.waiting(view)[:_WAITS],
         "next": upcoming(reader, jobs, now),
-        "empty": seen.empty and not jobs and not reader.ledger.history.jobs(),
-        "unreachable": seen.unreachable,
+        "empty": view.empty and not jobs and not reader.ledger.history.jobs(),
+        "unreachable": view.unreachable,
     }
 
 
-def needs_you(reader: StoreReader, seen: Overview, configured: set[str], calendar: Calendar) -> list[AttentionRow]:
+def needs_you(reader: StoreReader, view: Overview, configured: set[str], calendar: Calendar) -> list[AttentionRow]:
     """The most urgent rows. Runs that cannot be among them are not read."""
 
     def order(look: tuple[str, str, str], at: float) -> tuple[bool, float]:
         return look[2] not in _URGENT, -at
 
-    runs = sorted(seen.needs_you.runs, key=lambda one: order(words.look_of(one.run, one.status), one.run.changed))
+    runs = sorted(view.needs_you.runs, key=lambda one: order(words.look_of(one.run, one.status), one.run.changed))
     asks = [_of_run(reader, one) for one in runs[:_ASKS]]
-    asks += [_of_decision(one) for one in seen.decisions_besides_runs]
-    asks += [_of_agent(one) for one in seen.agents]
-    asks += [_of_slot(row, configured, calendar) for row in seen.overdue]
-    asks += [_of_demoted(row) for row in seen.demoted]
-    asks += [_of_undelivered(one) for one in seen.undelivered]
+    asks += [_of_decision(one) for one in view.decisions_besides_runs]
+    asks += [_of_agent(one) for one in view.agents]
+    asks += [_of_slot(row, configured, calendar) for row in view.overdue]
+    asks += [_of_demoted(row) for row in view.demoted]
+    asks += [_of_undelivered(one) for one in view.undelivered]
     return sorted(asks, key=lambda ask: order(ask.look, ask.at))[:_ASKS]
 
 

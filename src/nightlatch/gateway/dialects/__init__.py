@@ -31,8 +31,8 @@ class Dialect(Protocol):
     def counted(self, reply: dict[str, Any]) -> int | None:
         """The count in the vendor's reply to `counting`."""
 
-    def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
-        """Read the usage in a reply, or in one event of it."""
+    def read_usage(self, data: dict[str, Any], into: ReplyUsage) -> None:
+        """Add to `into` the usage in a reply, or in one event of it."""
 
     def is_ours(self, data: dict[str, Any]) -> bool:
         """Is this the event that only the gateway asked for?"""

@@ -122,19 +122,19 @@ class Responses(_OpenAI):
             name: body.fields[name] for name in sorted(self._counted) if name in body.fields
         }
 
-    def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
+    def read_usage(self, data: dict[str, Any], into: ReplyUsage) -> None:
         response = table(data.get("response")) if str(data.get("type") or "").startswith("response.") else data
-        seen.model = str(response.get("model") or seen.model)
-        seen.id = str(response.get("id") or seen.id)
+        into.model = str(response.get("model") or into.model)
+        into.id = str(response.get("id") or into.id)
         usage = response.get("usage")
         if not isinstance(usage, dict):
             return
-        seen.tier = _tier(response)
-        seen.counts = _split(usage, "input_tokens", "output_tokens", "input_tokens_details", "output_tokens_details")
+        into.tier = _tier(response)
+        into.counts = _split(usage, "input_tokens", "output_tokens", "input_tokens_details", "output_tokens_details")
         for tool, used in table(response.get("tool_usage")).items():
             if tool in _FEES and (uses := number(table(used).get("num_requests")) or number(used)):
-                seen.counts[_FEES[tool]] = uses
-        seen.ended = True
+                into.counts[_FEES[tool]] = uses
+        into.ended = True
 
 
 class Chat(_OpenAI):
@@ -181,15 +181,15 @@ class Chat(_OpenAI):
         """The last event, with nothing but usage: it breaks clients that did not ask for it."""
         return data.get("choices") == [] and isinstance(data.get("usage"), dict)
 
-    def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
-        seen.model = str(data.get("model") or seen.model)
+    def read_usage(self, data: dict[str, Any], into: ReplyUsage) -> None:
+        into.model = str(data.get("model") or into.model)
         usage = data.get("usage")
         if isinstance(usage, dict):
-            seen.tier = _tier(data)
-            seen.counts = _split(
+            into.tier = _tier(data)
+            into.counts = _split(
                 usage, "prompt_tokens", "completion_tokens", "prompt_tokens_details", "completion_tokens_details"
             )
-            seen.ended = True
+            into.ended = True
 
 
 class Embeddings(_OpenAI):
@@ -202,7 +202,7 @@ class Embeddings(_OpenAI):
     def limit(self, body: Body, output: int) -> None:
         """An embedding has no output."""
 
-    def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
-        seen.model = str(data.get("model") or seen.model)
+    def read_usage(self, data: dict[str, Any], into: ReplyUsage) -> None:
+        into.model = str(data.get("model") or into.model)
         if isinstance(data.get("usage"), dict):
-            seen.counts, seen.ended = {price.INPUT: number(data["usage"].get("prompt_tokens"))}, True
+            into.counts, into.ended = {price.INPUT: number(data["usage"].get("prompt_tokens"))}, True

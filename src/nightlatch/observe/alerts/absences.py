@@ -78,15 +78,15 @@ def _judged(
     judged = Judged()
     for subject, (rule, run) in here.items():
         before = problems.get(subject)
-        seen = before or Problem(job=job, subject=subject, rule=rule, run=run, since=now)
+        problem = before or Problem(job=job, subject=subject, rule=rule, run=run, since=now)
         certain = rule == EXPIRES or (before is not None and now - before.since >= APART)
-        if certain and not seen.reported:
-            judged.problems.append(replace(seen, reported=now))
+        if certain and not problem.reported:
+            judged.problems.append(replace(problem, reported=now))
             judged.alerts += alerts(
                 settings, f"{job_chain(job)}:{subject}", rule, job, now, run=run, detail=_detail(subject, run)
             )
         elif before is None:
-            judged.problems.append(seen)
+            judged.problems.append(problem)
     for subject in gone:
         before = problems.get(subject)
         if before and before.reported and before.rule != EXPIRES:  # a decided or expired request did not recover

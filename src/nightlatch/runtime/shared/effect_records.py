@@ -229,7 +229,7 @@ def resolve(
     status, by = rules.resolution(outcome), by or identity.user()
     the_store = url.connect(store)
     records = EffectRecords(the_store, open_for(url.resolve(store)), scope, key)
-    seen = records.state()
+    before = records.state()
     try:
         held = Lease(the_store, records.lease_name, ttl=the_store.default_ttl, wait=wait)
     except Busy as busy:
@@ -237,7 +237,7 @@ def resolve(
             f"the effect {key} is being worked on, or waits for its probe: end that, then decide. {busy}", busy.record
         ) from None
     with held as lease:
-        if records.state() != seen:
+        if records.state() != before:
             raise UsageError(f"the effect {key} has changed meanwhile, and nothing was decided. Look at it again")
         effect = records.look(lease, "")
         if effect is None:

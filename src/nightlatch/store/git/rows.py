@@ -52,13 +52,13 @@ def advance(refs: Refs, moves: Sequence[Move]) -> list[bool]:
 def _may_go(move: Move, commit: Commit | None) -> bool:
     """Judged by this machine's clock: the store has none."""
     if commit is None:
-        return not move.seen and move.slot <= clock.wall()
+        return not move.last_seen and move.slot <= clock.wall()
     row = record.read_row(commit.message)
-    return row.id == move.seen and (move.slot <= row.slot or move.slot <= clock.wall())
+    return row.id == move.last_seen and (move.slot <= row.slot or move.slot <= clock.wall())
 
 
 def _see(refs: Refs, jobs: Collection[str] | None) -> dict[str, Commit]:
     patterns = [names.row(job) for job in jobs] if jobs is not None and len(jobs) <= _FEW else [f"{names.ROWS}*"]
     found = refs.see(*patterns)
-    refs.seen |= found  # a commit that is known by its id is not fetched again
+    refs.last_seen |= found  # a commit that is known by its id is not fetched again
     return found
