@@ -15,7 +15,7 @@ import pytest
 
 from nightlatch.core import statuses
 from nightlatch.ledger import open_for
-from nightlatch.ledger.decisions import seen
+from nightlatch.ledger.decisions import state_of
 from nightlatch.store import url as stores
 from nightlatch.system import clock
 from nightlatch.web import access as accesses
@@ -46,7 +46,7 @@ def me(pages):
 
 def form_of(pages: PagesProcess) -> dict[str, str]:
     (run,) = open_for(pages.store).runs(job="crawl")
-    return {"run": run.id, "seen": seen(run)}
+    return {"run": run.id, "seen": state_of(run)}
 
 
 def status_of(pages: PagesProcess) -> str:

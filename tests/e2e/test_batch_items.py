@@ -188,7 +188,7 @@ def test_what_fails_for_good_is_set_aside_until_somebody_says_otherwise(sqlite_u
     first = nightlatch(sqlite_url, "batch", *words)
     assert first.returncode == 1
     assert "1 done, 0 skipped, 1 failed, 0 in doubt, 1 set aside" in first.stderr
-    assert f"also with what was set aside: nightlatch batch --retry-failed b {items}" in first.stderr
+    assert f"to try those set aside too: nightlatch batch --retry-failed b {items}" in first.stderr
     again = nightlatch(sqlite_url, "batch", *words)
     assert again.returncode == 1 and "0 done, 1 skipped, 1 failed, 0 in doubt, 1 set aside" in again.stderr
     assert acts.read_text().split() == ["1", "2", "3", "2"]

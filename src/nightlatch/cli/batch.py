@@ -187,7 +187,7 @@ def _dry_run(batch: Batch, store: str | None, as_json: bool) -> int:
         print(f"nightlatch: line {item.line}: {item.key} occurs more than once", file=sys.stderr)
     print(
         f"{count} to do, {selection.skipped} done, {len(selection.in_doubt)} in doubt, {selection.doubled} repeated, "
-        f"{len(selection.bad)} unreadable" + (f", {len(selection.aside)} set aside" if selection.aside else ""),
+        f"{len(selection.bad)} unreadable" + (f", {len(selection.set_aside)} set aside" if selection.set_aside else ""),
         file=sys.stderr if as_json else sys.stdout,
     )
     return 1 if selection.bad else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..config import crontab as crontabs
+from ..config import crontab as crontab_jobs
 from ..config import forecast, place, programs
 from ..config.load import Config, load
 from ..config.mistakes import shown
@@ -112,7 +112,7 @@ def main(argv: list[str]) -> int:
 def _check_jobs(config: Config, store: str | None, job_rows: dict[str, rows.Row]) -> list[JobCheck]:
     shared = url.ledger_of(url.resolve(store)) != url.BESIDE
     path = services.of(config.path).path() or os.environ.get("PATH", os.defpath)
-    in_crontab = crontabs.still_there(config.jobs, crontab.read() or "")
+    in_crontab = crontab_jobs.jobs_still_in(config.jobs, crontab.read() or "")
     elsewhere = _elsewhere(config, store)
     return [
         JobCheck(

@@ -87,7 +87,7 @@ def main(argv: list[str]) -> int:
     if not found and not run and unscoped:
         run = run_of_job(reader, args.what, NEEDS_DECISION)
     run_waits = run is not None and reader.status(run) in NEEDS_DECISION
-    if args.outcome == effects.GIVE_UP and not args.batch and not any(one.batch for one in found):
+    if args.outcome == effects.GIVE_UP and not args.batch and not any(case.batch for case in found):
         raise UsageError(f"{effects.GIVE_UP} is for an item of a batch: name the batch, --batch NAME")
     if len(found) + run_waits > 1:
         raise _several(args.what, found, run if run_waits else None)
@@ -98,22 +98,22 @@ def main(argv: list[str]) -> int:
     return _decide_elsewhere(reader, args)
 
 
-def _decide(reader: StoreReader, one: OpenDecision, args: Namespace) -> int:
+def _decide(reader: StoreReader, case: OpenDecision, args: Namespace) -> int:
     if not args.outcome:
-        why = printable(one.reason) or "only the outside world shows more"
-        choices = [(one.resolve(word), what) for word, what in _CHOICES]
-        if one.batch:
-            choices.append((one.resolve(effects.GIVE_UP), "set it aside for good"))
-        waiting = sum(other.count for other in open_decisions.items(reader, batch=one.batch)) if one.batch else 0
+        why = printable(case.reason) or "check in the outside world what it did"
+        choices = [(case.resolve(word), what) for word, what in _CHOICES]
+        if case.batch:
+            choices.append((case.resolve(effects.GIVE_UP), "set it aside for good"))
+        waiting = sum(other.count for other in open_decisions.items(reader, batch=case.batch)) if case.batch else 0
         if waiting > 1:
-            all_items = advice.to("resolve", "--all", "again", "--batch", one.batch)
+            all_items = advice.to("resolve", "--all", "again", "--batch", case.batch)
             choices.append((all_items, f"decide all {waiting} open items of the batch"))
-        return _offer(f"{printable(one.title)} is {one.status}: {why}", choices, one.facts() if args.json else None)
-    status = settle(one, args.outcome, reader, args.wait)
+        return _offer(f"{printable(case.title)} is {case.status}: {why}", choices, case.facts() if args.json else None)
+    status = settle(case, args.outcome, reader, args.wait)
     if args.json:
-        print_json({**one.facts(), "status": status})
+        print_json({**case.facts(), "status": status})
     else:
-        print(f"{printable(one.title)} is {status}" + (": the next start does it" if status == effects.FAILED else ""))
+        print(f"{printable(case.title)} is {status}" + (": the next start does it" if status == effects.FAILED else ""))
     return 0
 
 
@@ -131,20 +131,20 @@ def _decide_all(reader: StoreReader, args: Namespace) -> int:
     return 0
 
 
-def settle(one: OpenDecision, outcome: str, reader: StoreReader, wait: float) -> str:
+def settle(case: OpenDecision, outcome: str, reader: StoreReader, wait: float) -> str:
     """Apply the outcome; return the new status."""
-    if one.batch:
+    if case.batch:
         from ..runtime.supervisor.batches.batch import resolve as resolve_items
 
-        resolve_items(one.batch, one.key, outcome, by=person(), store=reader.url, wait=wait)
+        resolve_items(case.batch, case.key, outcome, by=person(), store=reader.url, wait=wait)
         return effects.resolution(outcome, of_item=True)
-    if one.job:
+    if case.job:
         decide.resolve_elsewhere(
-            one.job,
-            one.key,
+            case.job,
+            case.key,
             outcome,
             person(),
-            seen=one.changed,
+            began=case.changed,
             ledger=open_for(reader.url),
             store=reader.store,
             wait=wait,
@@ -152,7 +152,7 @@ def settle(one: OpenDecision, outcome: str, reader: StoreReader, wait: float) ->
         return effects.resolution(outcome)
     from ..runtime.shared.effect_records import resolve
 
-    return resolve(one.key, outcome, by=person(), scope=one.scope, store=reader.url, wait=wait).status
+    return resolve(case.key, outcome, by=person(), scope=case.scope, store=reader.url, wait=wait).status
 
 
 def _decide_elsewhere(reader: StoreReader, args: Namespace) -> int:
@@ -187,7 +187,7 @@ def _decide_elsewhere(reader: StoreReader, args: Namespace) -> int:
 
 def _several(what: str, found: list[OpenDecision], run: RunRow | None) -> UsageError:
     # `whole` names the scope even of a store-wide effect: without it that command would match several again.
-    each = [*([advice.to("resolve", run.id)] if run else []), *(one.resolve(whole=True) for one in found)]
+    each = [*([advice.to("resolve", run.id)] if run else []), *(case.resolve(whole=True) for case in found)]
     return UsageError(f"several things named {printable(what)!r} need a decision: " + "; ".join(map(advice.text, each)))
 
 

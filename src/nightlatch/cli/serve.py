@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ..config import crontab as crontabs
+from ..config import crontab as crontab_jobs
 from ..config import place
 from ..config.load import Config, alerts_of, load
 from ..config.settings import absolute_store
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
         where = url.resolve(args.store)
         return pages_server(where, port=args.port, read_only=args.read_only).run(report, child=args.child)
     jobs_server = server(args.store)
-    for name, line in crontabs.still_there(load(place.find()).jobs, crontab.read() or "").items():
+    for name, line in crontab_jobs.jobs_still_in(load(place.find()).jobs, crontab.read() or "").items():
         print(f"nightlatch: {name} runs twice: your crontab starts it too. Remove this line (crontab -e): "
               f"{printable(line)}", file=sys.stderr)  # fmt: skip
     side_processes = [

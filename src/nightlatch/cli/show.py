@@ -81,7 +81,7 @@ def _show(view: Details) -> None:
     _section("calls to models", _calls(view))
     _section("timeline", _events(view.timeline))
     _section("refused", _events(view.refused))
-    _section("output, its end", _quoted(_without_traceback(view.traceback, view.tail)))
+    _section("end of the output", _quoted(_without_traceback(view.traceback, view.tail)))
     _section("traceback", _quoted(view.traceback[-_TRACE:]))
     _section("items", _items(view))
     _section("refused starts of the job", _refused_starts(view))

@@ -72,9 +72,9 @@ def _print_change(change: LevelChange) -> None:
     end = ", over since" if shift.over else ""
     end += time.strftime(" %d %b", time.localtime(shift.over.at)) if shift.over else ""
     end += ", accepted as usual" if shift.settled else ""
-    went = f"{_amount(change.what, shift.usual)} → {_amount(change.what, shift.now)}"
+    move = f"{_amount(change.what, shift.usual)} → {_amount(change.what, shift.now)}"
     colour = screen.DIM if end else screen.YELLOW
-    print(screen.paint(f"{change.what} {figures.times(shift.factor)} since {when}: {went}{end}", screen.BOLD, colour))
+    print(screen.paint(f"{change.what} {figures.times(shift.factor)} since {when}: {move}{end}", screen.BOLD, colour))
     print(f"  first run      {shift.first.run}   {advice.command('show', shift.first.run)}")
     print(f"  last usual one {shift.last_usual.run}   {advice.command('show', shift.last_usual.run)}")
     for one in change.differences:

@@ -60,7 +60,7 @@ def read(text: str, *, home: str, folder: str, system: bool = False) -> list[Cro
     return found
 
 
-def still_there(jobs: dict[str, Job], crontab: str) -> dict[str, str]:
+def jobs_still_in(jobs: dict[str, Job], crontab: str) -> dict[str, str]:
     """The jobs that a crontab starts too and so would run twice: name → the crontab's line."""
     found: dict[str, str] = {}
     for line in read(crontab, home="", folder=""):

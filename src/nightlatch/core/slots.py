@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TURN = 30.0  # seconds between the turns of two hosts
 UNBEGUN = 30.0  # seconds after which a claim whose run has not begun is taken over, where the store has a clock
-UNBEGUN_WATCHED = 120.0  # the same where it has none
+UNBEGUN_WATCHED = 120.0  # seconds for that where the store has no clock
 OVERDUE_TRY = 30.0  # seconds for the waiting supervisor to make its next try, before another machine may
 ON_TIME = 60.0  # seconds; a slot that is found later than that counts as missed
 AFTER_WAKE = 20.0  # seconds that claims wait for the network after the machine woke up
@@ -97,14 +97,14 @@ def decide(row: Row, due: Due | None, policy: Policy, view: Observation) -> Deci
         return _ahead(view)
     claim = row.claim
     if claim and claim.is_open:
-        return _claimed(row, claim, due, policy, view)
+        return _decide_claimed(row, claim, due, policy, view)
     if row.paused and not _is_paused(row, view.now):
         return _unpause(row, due, view)
     if due is None:
         return Decision(look_at=row.next_due)
     if due.newest in row.passed:  # it ran before the row was set back
         return Decision(slot=due.newest, records=_older(row, due, view, COLLAPSED, into=due.newest))
-    if reason := _never(row, policy):
+    if reason := _why_none(row, policy):
         return _skip(row, due, view, reason)
     if view.now < failing_until(row, due, view.now):
         return _skip(row, due, view, FAILING)
@@ -127,11 +127,11 @@ def decide(row: Row, due: Due | None, policy: Policy, view: Observation) -> Deci
 # ── a claim is open ──
 
 
-def _claimed(row: Row, claim: Claim, due: Due | None, policy: Policy, view: Observation) -> Decision:
+def _decide_claimed(row: Row, claim: Claim, due: Due | None, policy: Policy, view: Observation) -> Decision:
     if claim.held is not None:
-        return _held(row, claim, claim.held, due, policy, view)
+        return _plan(row, claim, claim.held, due, policy, view)
     if _waits(claim, view.now) or not _abandoned(claim, view):
-        if due and (reason := _never(row, policy)):
+        if due and (reason := _why_none(row, policy)):
             return _skip(row, due, view, reason)  # first, or overlap = "cancel" would end a run for a skipped slot
         if due:
             return _overlapping(row, due, policy, view)
@@ -153,7 +153,7 @@ def _claimed(row: Row, claim: Claim, due: Due | None, policy: Policy, view: Obse
     return Decision(claim=again)
 
 
-def _held(row: Row, claim: Claim, held: dict[str, Any], due: Due | None, policy: Policy, view: Observation) -> Decision:
+def _plan(row: Row, claim: Claim, held: dict[str, Any], due: Due | None, policy: Policy, view: Observation) -> Decision:
     """For a claim whose plan waits for an approval, or is approved and being published. The command is not run again:
     nothing is paid for twice, and the plan that a person looked at is what lands."""
     if "word" in held:
@@ -186,7 +186,7 @@ def _may_run(row: Row, due: Due, policy: Policy, view: Observation) -> bool:
     return (
         lateness >= 0
         and (policy.late is None or lateness <= policy.late)
-        and not _never(row, policy)
+        and not _why_none(row, policy)
         and due.newest not in row.passed
     )
 
@@ -194,7 +194,7 @@ def _may_run(row: Row, due: Due, policy: Policy, view: Observation) -> bool:
 # ── a slot is due ──
 
 
-def _never(row: Row, policy: Policy) -> str:
+def _why_none(row: Row, policy: Policy) -> str:
     """Why none of the job's slots is run now; "" if they may be."""
     if row.paused:
         return PAUSED

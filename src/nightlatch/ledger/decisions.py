@@ -44,8 +44,8 @@ def anchored(chain: ChainTransaction, run: str, kind: str, **facts: object) -> R
     return RUN.read(chain(_ANCHOR, id=run, anchor=anchor)[0])
 
 
-def seen(run: RunRow) -> str:
-    """What a person has seen of a run when deciding. Not its head: that moves with every report of progress."""
+def state_of(run: RunRow) -> str:
+    """What a person knows of a run when deciding. Not its head: that moves with every report of progress."""
     return f"{run.status} {run.attempt} {run.anchor}"
 
 

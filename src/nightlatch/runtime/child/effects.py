@@ -83,7 +83,7 @@ def effect(memory: StepMemory, wanted: EffectRequest, retry: Retry) -> Work[Any]
             elif failure is not None:
                 pause = pause_after(retry, failure, tries)
                 if pause is None:
-                    raise NotDone(f"the effect {wanted.key} was not done, its probe says") from failure
+                    raise NotDone(f"the probe found that the effect {wanted.key} was not done") from failure
                 yield Sleep(pause)
             continue
         tries += 1

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 def read(name: str, target: Command | Function, given: Mapping[str, object], where: str, names: Names = as_flag) -> Job:
     """The job from the options that the user set (`given`) in a front end (`where`); `names` writes an option's name as
     this front end does."""
-    return here(Job(name=name, target=target, **options.read(Job, given, where, names)).check(names), names)
+    return checked_here(Job(name=name, target=target, **options.read(Job, given, where, names)).check(names), names)
 
 
-def here(job: Job, names: Names = as_flag) -> Job:
+def checked_here(job: Job, names: Names = as_flag) -> Job:
     """The same job; raises if a file or folder that it names does not exist."""
     if job.cwd and not job.workspace and not os.path.isdir(job.cwd):
         raise BadOption(f"{names('cwd')} {job.cwd}: there is no such folder", "cwd")

@@ -21,21 +21,21 @@ class CommandWork:
         argv: Sequence[str],
         *,
         captured: Sequence[int] = (),
-        deaf: bool = False,
+        blocked: bool = False,
         metered: bool = False,
     ) -> None:
         """`captured`: the command's standard streams (1, 2) that this process reads, from the descriptors in `streams`.
-        `deaf`: the command starts with termination signals blocked, and unblocks them when its handlers are installed.
+        `blocked`: start the command with termination signals blocked; it unblocks them when its handlers are installed.
         `metered`: its usage figures are at the end of its output."""
         self.name, self._argv = argv[0], list(argv)
-        self._captured, self._deaf, self._metered = captured, deaf, metered
+        self._captured, self._blocked, self._metered = captured, blocked, metered
         self.streams: dict[int, int] = {}  # by standard stream: the descriptor to read it from
 
     def prepare(self, grant: str, lifetime: Lifetime | None) -> None:
         pipes = {number: os.pipe() for number in self._captured}
         self.streams = {number: reading_end for number, (reading_end, _) in pipes.items()}
         out, err = (pipes[number][1] if number in pipes else number for number in (1, 2))
-        self._warden = Warden(grant, (out, err) if pipes else None, lifetime=lifetime, deaf=self._deaf)
+        self._warden = Warden(grant, (out, err) if pipes else None, lifetime=lifetime, blocked=self._blocked)
         for _, writing_end in pipes.values():
             os.close(writing_end)
 
@@ -67,9 +67,9 @@ class CommandWork:
         """End the command if its current effect is not over at this time; inf: no such deadline."""
         self._warden.bound(at)
 
-    def beside(self, beside: bool) -> None:
+    def supervisor_works(self, works: bool) -> None:
         """Tell the warden whether this process itself runs something that must not outlive the grant."""
-        self._warden.beside(beside)
+        self._warden.supervisor_works(works)
 
     def used(self, printed: bytes) -> dict[str, float]:
         if not self._metered:

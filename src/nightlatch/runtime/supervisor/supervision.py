@@ -51,7 +51,7 @@ class Supervision:
         self.lease: Lease | None = None
         self.lost: LeaseLost | None = None  # set on exit: why the lease was not held to the end; None: it was
         self.end_signal = 0  # the first signal that asked us to end; 0: none
-        self.pressed = 0  # the last Ctrl-C or Ctrl-\\ at the terminal, which the command got too
+        self.terminal_signal = 0  # the last Ctrl-C or Ctrl-\\ at the terminal, which the command got too
         self._handle: Handle | None = None
         self._earlier_handlers: dict[int, Any] = {}  # by signal, to be restored
         self._lifetime = Lifetime(folder) if folder else None
@@ -158,7 +158,7 @@ class Supervision:
     def _forward_signals(self, grace: float) -> None:
         def handle(signum: int, _frame: object) -> None:
             if signum in BY_HAND and _in_foreground():
-                self.pressed = signum
+                self.terminal_signal = signum
                 return  # the terminal has sent it to the command too, which decides what it means
             if signum in _PASSED_ON:
                 self.work.pass_on(signum)

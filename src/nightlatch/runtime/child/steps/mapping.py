@@ -189,7 +189,7 @@ class Map:
                     self._fail(Failed(key, item, error, reason, waits=needs_person(error)))
                     self._breaker.add(digest, failure_shape(1, [reason]))
                     if self._breaker.tripped:
-                        self.stop(f"paused: most of the last items failed in the same way ({reason}). Put that right")
+                        self.stop(f"paused: most of the last items failed in the same way ({reason}). Fix the cause")
                 return [digest, key, FAILED, tries, "", reason]
             with self._lock:
                 self.results[index] = as_recorded(result, text)

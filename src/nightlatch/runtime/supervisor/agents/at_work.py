@@ -14,7 +14,7 @@ from ....ledger import kinds
 from ....ledger.agents import AGENT, AgentRow
 from ....system import durable
 from ...shared.effect_records import EffectRecords
-from .allowance import GIVEN, Allowances
+from .allowance import CAPPED, Allowances
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class AgentsAtWork:
                 used=last.used if last else Amounts(), began=last.began if last else now, changed=now,
                 ended=now if ended else None,
             )  # fmt: skip
-            total = {unit: float(amount) for unit, amount in (request.get("used") or {}).items() if unit in GIVEN}
+            total = {unit: float(amount) for unit, amount in (request.get("used") or {}).items() if unit in CAPPED}
             before = row.used.by_unit()
             more = {unit: amount - before[unit] for unit, amount in total.items() if amount > before[unit]}
             more = {unit: round(amount, 9) for unit, amount in more.items()}

@@ -15,7 +15,7 @@ from ....errors import Conflict
 from ....ledger import kinds
 from ....system import durable, treecopy
 from . import workspace as workspaces
-from .publish import left
+from .publish import earlier_intents
 from .targets import CommandFolder, PushTarget
 from .workspace import Workspace
 
@@ -106,7 +106,7 @@ def _missing(
 ) -> list[Target]:
     """The targets where the plan has not landed yet. What an earlier approved attempt has published is adopted."""
     run = writer.run
-    intents, outcomes = left(ledger, run.id)
+    intents, outcomes = earlier_intents(ledger, run.id)
     fresh: Workspace | None = None
     missing: list[Target] = []
     try:

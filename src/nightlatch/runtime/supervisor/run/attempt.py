@@ -18,7 +18,7 @@ from ....system import clock
 from ....system.durable import private_folder
 from ....system.warden_messages import Ended
 from ...shared.job import definition
-from ..backoff import patiently, pause_seconds
+from ..backoff import pause_seconds, until_recorded
 from . import went_in
 from .attend import Attendance
 from .begin import end_begun
@@ -127,7 +127,7 @@ class SealedAttempt:
             checkpoints=checkpoints,
             where=self.start.where,
         )
-        self.attendance.holds(self.claim is not None and self.claim.holding)
+        self.attendance.set_holding(self.claim is not None and self.claim.holding)
         self.attendance.run(started)
 
     def _end_agents(self) -> None:
@@ -185,11 +185,11 @@ class SealedAttempt:
         status, reason = self._judged()
         own, left = 0 if status == statuses.SUCCEEDED else self.ending.exit_code, self.ending.left
         if status == statuses.SUCCEEDED and not self.planned and not (self.delivery and self.delivery.settled):
-            patiently(self.lease, self._mark_done)
+            until_recorded(self.lease, self._mark_done)
         if left and not reason:
             reason = f"left {left} process{'es' if left > 1 else ''} behind; ended"
         if self.delivery and status != statuses.SUCCEEDED:
-            reason = self.delivery.kept(reason)
+            reason = self.delivery.with_workspace(reason)
         exit_code = self.ending.exit_code_as(status, own, self.lease.lost)
         # A lost attempt may have acted.
         doubt = status == statuses.LOST and self.job.when_lost == "doubt"
@@ -199,7 +199,7 @@ class SealedAttempt:
         held = self.writer.now() + self.job.expires if self.planned and status == statuses.SUCCEEDED else None
         uncounted = self._count_for_stage(status, reason)
         try:
-            ended = patiently(
+            ended = until_recorded(
                 self.lease,
                 lambda: self.writer.finish(
                     status, exit_code=own, reason=reason, elapsed=elapsed, again_at=again_at, doubt=doubt, tries=tries,
@@ -220,7 +220,7 @@ class SealedAttempt:
             if self.delivery:
                 self.delivery.end(keep=status != statuses.SUCCEEDED or self.planned)
             if self.spending.days:
-                patiently(self.lease, self.spending.days.close)
+                until_recorded(self.lease, self.spending.days.close)
             return ended, exit_code
         except (StaleToken, RunEnded) as refused:
             self._note_refusal(f"verdict {status}", refused)
@@ -233,7 +233,7 @@ class SealedAttempt:
     def _judged(self) -> tuple[str, str]:
         checkpoints = self.start.checkpoints
         done = checkpoints is not None and checkpoints.summary.get("exit_code") == 0
-        status, reason = self.ending.judged(self.lease.lost, self.job.timeout, self.reported, done=done)
+        status, reason = self.ending.judge(self.lease.lost, self.job.timeout, self.reported, done=done)
         if status == statuses.LOST and self.ending.was_interrupted and (canceller := self._cancelled_by()):
             return statuses.CANCELLED, f"cancelled by {canceller}"
         if self.unended and status != statuses.LOST:

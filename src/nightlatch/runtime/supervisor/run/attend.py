@@ -128,7 +128,7 @@ class Attendance:
             fd: output.OutputStream(fd, screen, self._kept, hidden, bar) for screen, fd in command.streams.items()
         }
 
-    def holds(self, holding: bool) -> None:
+    def set_holding(self, holding: bool) -> None:
         """With `holding`, effects and publishing are refused: the run holds its writes for an approval."""
         self._holding = holding
 
@@ -174,13 +174,13 @@ class Attendance:
                 self._gateway.close()
             if self._opened_listener:
                 self._opened_listener.command_ended()
-            self._ending.abandoned(self._reported)
+            self._ending.fail_if_abandoned(self._reported)
             self._socket.close()
             self._kept.close()
         if self._opened_listener:
-            backoff.patiently(self._lease, self._opened_listener.unwritten.write)
+            backoff.until_recorded(self._lease, self._opened_listener.unwritten.write)
         if self._gateway:
-            backoff.patiently(self._lease, self._gateway.write)
+            backoff.until_recorded(self._lease, self._gateway.write)
             self._gateway.conclude(self._reported)
         if job.meter == "output":
             from ...shared.usage import complaint
@@ -188,10 +188,10 @@ class Attendance:
             tail = next(iter(self._streams.values())).tail
             found = self._command.used(tail)
             if found:
-                backoff.patiently(self._lease, lambda: self._listener.spend(found, source="output"))
+                backoff.until_recorded(self._lease, lambda: self._listener.spend(found, source="output"))
             elif job.budget:
                 self._reported.unmetered = "no usage found at the end of its output: its budget was not counted"
-            self._ending.complained(self._reported, complaint(tail))
+            self._ending.fail_if_complained(self._reported, complaint(tail))
 
     def _at_work(self) -> AgentsAtWork:
         if self._agents is None:
