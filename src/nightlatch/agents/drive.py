@@ -83,7 +83,7 @@ class AgentDriver:
             signal.signal(signum, self._on_signal)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ON_SIGNALS)
         try:
-            self._handle = self._launched()
+            self._handle = self._find_or_launch()
             if self._end_requested:
                 raise _EndRequested
             return self._watch()
@@ -98,7 +98,7 @@ class AgentDriver:
             print(f"nightlatch: {doubt}", file=sys.stderr)
             return doubt.exit_code
 
-    def _launched(self) -> str:
+    def _find_or_launch(self) -> str:
         """The agent's handle: launched now, or by an earlier attempt."""
         start_new_thread(_import_ahead, ())
         begun = send(do="agent-begin", key=self._run.key)

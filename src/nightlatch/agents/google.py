@@ -59,7 +59,7 @@ class Google:
         return Seen(
             status=status,
             reason=_reason(state, found),
-            waits_for=_wanted(steps) if status == WAITING else "",
+            waits_for=_waits_for(steps) if status == WAITING else "",
             steps=len(steps),
             counts={
                 price.INPUT: int(usage.get("total_input_tokens") or 0) + tools - cached,
@@ -123,7 +123,7 @@ def _answer(steps: list[dict[str, Any]]) -> str:
     return "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
 
 
-def _wanted(steps: list[dict[str, Any]]) -> str:
+def _waits_for(steps: list[dict[str, Any]]) -> str:
     answered = {step.get("call_id") for step in steps}
     open_calls = [step for step in steps if step.get("type") == "function_call" and step.get("id") not in answered]
     return ", ".join(f"{step.get('name')} {step.get('arguments', '')}" for step in open_calls) or "a decision"

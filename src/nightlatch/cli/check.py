@@ -236,7 +236,7 @@ def _lines(one: JobCheck) -> list[tuple[str, str]]:
 def _simulate(config: Config, nap: asleep.Nap, as_json: bool) -> int:
     host, now, here = identity.host(), clock.wall(), zone.find()
     scheduled = {name: Scheduled(job, definition(job)) for name, job in config.jobs.items()}
-    simulated = [asleep.play(one, nap, host, now, here) for one in scheduled.values()]
+    simulated = [asleep.simulate(one, nap, host, now, here) for one in scheduled.values()]
     table = [["job", "slots", "on time", "late", "collapsed", "skipped", "for example"]]
     for one in filter(None, simulated):
         if as_json:

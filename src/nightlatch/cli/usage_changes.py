@@ -37,7 +37,7 @@ def show(reader: StoreReader, job: str, *, json: bool) -> int:
     if not report.changes:
         print("it has not left its usual level")
     for what, levels in report.levels.items():
-        for outlier in levels.wild[-3:]:
+        for outlier in levels.outliers[-3:]:
             text = f"{_amount(what, outlier.point.amount)}, {figures.times(outlier.factor)} the usual"
             print(f"one outlier {screen.local(outlier.point.at)}: {text}   {advice.command('show', outlier.point.run)}")
     if report.current:

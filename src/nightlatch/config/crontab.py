@@ -253,7 +253,7 @@ def toml(line: CrontabLine) -> Iterator[str]:
     """A line as TOML: the line as a comment, then the job, or why there is none."""
     yield f"# {line.text}"
     if line.why_not:
-        yield f"# line {line.number} of the crontab is not a job here: {line.why_not}"
+        yield f"# line {line.number} of the crontab did not become a job: {line.why_not}"
         return
     yield f"[jobs.{_key(line.name)}]"
     for note in line.notes:

@@ -116,8 +116,8 @@ def default_at_once() -> int:
 
 def default_interpreter(folder: str) -> str:
     """The Python of `.venv` beside the file, else the one that runs Nightlatch."""
-    beside = os.path.join(folder, ".venv", "bin", "python")
-    return beside if os.access(beside, os.X_OK) else sys.executable
+    venv_python = os.path.join(folder, ".venv", "bin", "python")
+    return venv_python if os.access(venv_python, os.X_OK) else sys.executable
 
 
 SETTINGS = [

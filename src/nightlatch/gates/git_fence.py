@@ -43,7 +43,7 @@ class BranchFence:
         return found.get(self.branch_ref, ""), found.get(self.ref, "")
 
     def marks(self, fence_commit: str) -> dict[str, KeptMark]:
-        """Every mark by lease name, in the fence commit `seen`."""
+        """Every mark by lease name, in this fence commit."""
         if fence_commit != self._cached[0] or not fence_commit:
             self._cached = (fence_commit, _marks(self._commit(fence_commit)))
         return self._cached[1]

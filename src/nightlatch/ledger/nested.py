@@ -108,7 +108,7 @@ class NestedLedger:
                 self._judge(write)
             self._seq, self._head = self._chain_head()  # only the job's chain has changed: another process wrote to it
         for write in writes:
-            write.of.went_on(write)
+            write.of.note_commit(write)
 
     def _write(self, writes: Sequence[PendingWrite], lazy: bool) -> bool:
         """False, and nothing written, if a run or the job's chain has changed."""
@@ -289,9 +289,9 @@ class NestedRun:
         write.again = lambda: self.ending(status, elapsed=elapsed, steps=steps, **more)
         return write
 
-    def went_on(self, write: PendingWrite) -> None:
+    def note_commit(self, write: PendingWrite) -> None:
         """Take note that `write` was committed."""
-        self._steps.went_on(write.steps)
+        self._steps.note_commit(write.steps)
         self.run, self.unwritten = write.run, None
 
     def _next_write(self) -> PendingWrite:

@@ -118,8 +118,8 @@ def _journal(reader: StoreReader, run: RunRow) -> tuple[list[Entry], int]:
 
 def _outline(reader: StoreReader, run: RunRow) -> tuple[list[Entry], int]:
     """Like `_journal`, but with a bounded number of entries; the count is of all."""
-    rare = reader.ledger.history.rare(job=run.job, since=_before(run), until=run.changed + _LATER)
-    from_job = _about(run, rare)
+    rare_entries = reader.ledger.history.rare_entries(job=run.job, since=_before(run), until=run.changed + _LATER)
+    from_job = _about(run, rare_entries)
     steps, all_steps = reader.ledger.step_log.newest(run.id, _STEPS)
     found = [*reader.ledger.history.outline(run.id), *steps, *from_job]
     return sorted(found, key=lambda entry: entry.at), run.seq + all_steps + len(from_job)

@@ -55,7 +55,7 @@ def night(reader: StoreReader, view: Overview) -> Night:
         weekday=_DAYS[evening_of.weekday()],
         risen=risen,
         risen_share=share,
-        refused=len(history.rare(kinds.REFUSED, since=since)),
+        refused=len(history.rare_entries(kinds.REFUSED, since=since)),
     )
 
 

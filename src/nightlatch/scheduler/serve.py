@@ -67,7 +67,7 @@ class Server:
     def serve(self, side_processes: Sequence[SideProcess] = ()) -> int:
         """Schedule until a termination signal. Runs go on; process 1, whose end would kill them, ends them first."""
         for process in side_processes:
-            process.take_up()
+            process.start_if_wanted()
         woken = self._listen()
         self._starter.preload()
         if not self._served.is_alone():
@@ -80,9 +80,9 @@ class Server:
                 looked_at_file = clock.now()
                 changed = self._reload()
                 for process in side_processes:
-                    process.revive(self._say)
+                    process.restart_if_dead(self._say)
                     if changed:
-                        process.take_up()
+                        process.start_if_wanted()
             pause = self._look(ended)
             ended = self._wait(pause, woken)
         if os.getpid() == 1:
@@ -101,7 +101,7 @@ class Server:
         worst = 0
         self._scheduler.look()
         self._keep_served()
-        while self._starter.busy and not (detach and not self._starter.awaited):
+        while self._starter.busy and not (detach and not self._starter.has_open_orders):
             ended = self._wait(1.0, woken)
             worst = worst or max([code for _, code in ended], default=0)
             if ended and self._scheduler.short_of_room:

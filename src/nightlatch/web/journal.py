@@ -50,7 +50,7 @@ def _entries(reader: StoreReader, wanted: Filter) -> list[Entry]:
         found = history.chain(chain, before=wanted.before or 1 << 62, most=_SHOWN)
         return [one for one in found if wanted.kind in ("", one.kind)]
     kinds = (wanted.kind,) if wanted.kind else ()
-    return history.rare(*kinds, most=_SHOWN)
+    return history.rare_entries(*kinds, most=_SHOWN)
 
 
 def export(reader: StoreReader, wanted: Filter) -> Iterator[bytes]:

@@ -301,7 +301,7 @@ def _against(reader: StoreReader, run: RunRow) -> dict[str, Any] | None:
     last, title = earlier[-1], "Against the run before"
     if usual_run := _last_usual(reader, run):
         last, title = next((one for one in earlier if one.run == usual_run), last), "Against the last usual run"
-    before, after = changes.went_in(reader, last.run), changes.went_in(reader, run.id)
+    before, after = changes.inputs_of(reader, last.run), changes.inputs_of(reader, run.id)
     different = changes.differences(before, after)
     rows = [
         {"fact": one.fact, "before": _fact(one.fact, one.before), "after": _fact(one.fact, one.after), "cause": True}

@@ -76,11 +76,11 @@ class Refs:
 
     def look(self, *refs: str, timeout: float = PATIENCE) -> Commit | None:
         """Read refs from the remote, with their commits; returns the first one's commit."""
-        found = self.see(*refs, timeout=timeout)
+        found = self.get(*refs, timeout=timeout)
         self.last_seen |= {ref: found.get(ref) for ref in refs}
         return found.get(refs[0])
 
-    def see(self, *patterns: str, only: Callable[[str], object] = bool, timeout: float = PATIENCE) -> dict[str, Commit]:
+    def get(self, *patterns: str, only: Callable[[str], object] = bool, timeout: float = PATIENCE) -> dict[str, Commit]:
         """Read the refs that match from the remote, each with its commit. `only`: of these, which ones."""
         for _ in range(TRIES):
             oids = {ref: oid for ref, oid in self.repository.look(*patterns, timeout=timeout).items() if only(ref)}

@@ -41,7 +41,7 @@ def plan_to_settle(refs: Refs, key: KeyToSettle, *, fresh: bool) -> SettlePlan:
     place, ref = KeyPlace(key.scope, key.key), names.lease(key.name)
     if fresh or ref not in refs.last_seen or place.ref not in refs.last_seen:
         refs.look(ref, place.ref)
-    # Another thread may just have removed the keys' ref from `seen`: it then counts as absent, and the push fails.
+    # Another thread may just have removed the keys' ref from `last_seen`: it then counts as absent, and the push fails.
     lease, keys = refs.last_seen[ref], refs.last_seen.get(place.ref)
     mine = record.read_lease(lease.message) if lease else None
     if lease is None or mine is None or mine.grant != key.grant:

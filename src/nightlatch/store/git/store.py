@@ -151,7 +151,7 @@ class GitStore:
     def records(self) -> Iterator[Record]:
         found = {
             names.lease_name(ref): commit
-            for ref, commit in self._refs.see(f"{names.ROOT}*", only=names.lease_name).items()
+            for ref, commit in self._refs.get(f"{names.ROOT}*", only=names.lease_name).items()
         }
         return (record.read_lease(found[name].message).record(name, found[name].oid) for name in sorted(found))
 

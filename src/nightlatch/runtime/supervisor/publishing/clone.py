@@ -153,4 +153,4 @@ def _run_git(work: Worktree, *words: str) -> None:
 
 def _last_line(stderr: str) -> str:
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    return lines[-1].removeprefix("fatal: ") if lines else "git said nothing"
+    return lines[-1].removeprefix("fatal: ") if lines else "git printed nothing"
