@@ -40,9 +40,9 @@ def night(reader: StoreReader, view: Overview) -> Night:
     evening_of = date.fromisoformat(history.day(evening.began(history.zone, now)))
     approvals = sum(run.status == statuses.WAITING for run in view.needs_you.runs)
     usual = reader.kept(("usual night", today), _KEPT, lambda: _usual(reader, today)) if usd else None
-    risen, share = "", 0.0
+    risen_job, share = "", 0.0
     if usual and usd > usual * (1 + verdict.LIKE):
-        risen, share = reader.kept(("risen", today), _KEPT, lambda: _risen(reader, today))
+        risen_job, share = reader.kept(("risen", today), _KEPT, lambda: _risen(reader, today))
     return Night(
         slots=slots,
         slots_ran=slots_ran,
@@ -53,7 +53,7 @@ def night(reader: StoreReader, view: Overview) -> Night:
         usd=usd,
         usual_usd=usual,
         weekday=_DAYS[evening_of.weekday()],
-        risen=risen,
+        risen_job=risen_job,
         risen_share=share,
         refused=len(history.rare_entries(kinds.REFUSED, since=since)),
     )

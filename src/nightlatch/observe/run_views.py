@@ -41,7 +41,7 @@ class RunView:
 
     @property
     def note(self) -> str:
-        """The one thing to know: why the run ended, how counts it is, or what it cost."""
+        """The one thing to know: why the run ended, how far it is, or what it cost."""
         run = self.run
         if self.status == lapse.LAPSED:
             return f"its holder {run.holder} is gone"

@@ -49,7 +49,7 @@ class Night:
     usd: float = 0.0
     usual_usd: float | None = None  # None: too little history
     weekday: str = ""  # such as Sunday
-    risen: str = ""  # the job with the largest part of the rise
+    risen_job: str = ""  # the job with the largest part of the rise
     risen_share: float = 0.0  # that part, 0 to 1
     refused: int = 0
     journal_intact: bool | None = None  # None: not verified
@@ -116,9 +116,9 @@ def _used(facts: Night) -> str:
         text = f"{used}, {figures.times(facts.usd / facts.usual_usd)} what a usual {day} takes"
     else:
         text = f"{used}, {percent(abs(change))} {'more' if change > 0 else 'less'} than on a usual {day}"
-    if change > 0 and facts.risen and facts.risen_share >= 0.5:
+    if change > 0 and facts.risen_job and facts.risen_share >= 0.5:
         part = "nearly all" if facts.risen_share >= _NEARLY_ALL else "most"
-        text += f", {part} of the rise by {_text(facts.risen)}"
+        text += f", {part} of the rise by {_text(facts.risen_job)}"
     return f"{text}."
 
 
@@ -300,9 +300,9 @@ class Dearer:
 
 
 def job(name: str, *, runs: int, well: int, dearer: Dearer | None = None) -> Headline:
-    went = f"{count(well)} of {count(runs)} runs succeeded" if runs else "no run has ended yet"
+    outcome = f"{count(well)} of {count(runs)} runs succeeded" if runs else "no run has ended yet"
     costs = f"; it costs {figures.times(dearer.factor)} the usual since {dearer.since}" if dearer else ""
-    return Headline(sentence=f"{_text(name)}: {went}{costs}.", tone=DECIDE if dearer or well < runs else CALM)
+    return Headline(sentence=f"{_text(name)}: {outcome}{costs}.", tone=DECIDE if dearer or well < runs else CALM)
 
 
 def usage(usd: float, within: str, *, dearer: Dearer | None = None) -> Headline:
@@ -310,8 +310,8 @@ def usage(usd: float, within: str, *, dearer: Dearer | None = None) -> Headline:
     first = f"{money(usd)} in {within}." if usd else f"Nothing was used in {within}."
     if not dearer:
         return Headline(sentence=first)
-    rose = f"{_text(dearer.job)} has cost {figures.times(dearer.factor)} the usual since {dearer.since}."
-    return Headline(sentence=f"{first} {rose}", tone=DECIDE)
+    rise = f"{_text(dearer.job)} has cost {figures.times(dearer.factor)} the usual since {dearer.since}."
+    return Headline(sentence=f"{first} {rise}", tone=DECIDE)
 
 
 def _text(reported: str) -> str:

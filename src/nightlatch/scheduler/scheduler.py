@@ -323,7 +323,7 @@ class Scheduler:
             self._reader.keep(plan.new)
             self.served[job] = definition.mark(plan.new)  # only now: a definition whose move lost was not served
             if plan.claims and plan.new.claim:
-                self._watch.see(job, plan.new.claim)
+                self._watch.begin(job, plan.new.claim)
                 self._start(self.jobs[job], plan.new.claim)
             for kind, facts in plan.notes:
                 self._ledger.note(job, kind, **facts)

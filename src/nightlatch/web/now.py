@@ -79,7 +79,7 @@ def page(
     return {
         "headline": headline,
         "audit": audit,
-        "reasons": words.with_link(headline.reasons, facts.risen, f"{base}job/{quote(facts.risen)}"),
+        "reasons": words.with_link(headline.reasons, facts.risen_job, f"{base}job/{quote(facts.risen_job)}"),
         "first": first,
         "second": second,
         "tone": words.TONES[headline.tone],
@@ -232,7 +232,7 @@ def figures(
         f"usually {money(facts.usual_usd)} on a {facts.weekday}" if facts.usual_usd is not None else "no comparison yet"
     )
     paid = list(usd.values())
-    dear = [i for i, one in enumerate(paid) if facts.usual_usd and one > 1.3 * facts.usual_usd]
+    above_usual = [i for i, one in enumerate(paid) if facts.usual_usd and one > 1.3 * facts.usual_usd]
     last = next((day for day in reversed(days) if refused[day]), "")
     return [
         Figure(
@@ -247,7 +247,7 @@ def figures(
             number=money(facts.usd) if facts.usd else "nothing",
             note=usual if facts.usd else "no usage was reported",
             href="usage",
-            spark=svg.spark(paid, over=dear, label="Dollars used, the last 14 days"),
+            spark=svg.spark(paid, over=above_usual, label="Dollars used, the last 14 days"),
         ),
         Figure(
             name="Stale writes refused",

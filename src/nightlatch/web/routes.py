@@ -15,7 +15,7 @@ from ..runtime.supervisor.run import kept_output
 from . import job, jobs, journal, leases, night, now, output, run, usage
 from .draw import FOLDER
 from .guard import COOKIE, HEADERS
-from .live import let_go, send
+from .live import abort_connection, send
 from .site import Site
 
 _STATIC = {"nightlatch.css": "text/css", "nightlatch.js": "text/javascript"}
@@ -131,7 +131,7 @@ class Pages:
             while data := await self._site.work(lambda: next(pieces, b"")):
                 await send(response, data)
         except TimeoutError:
-            return let_go(request)
+            return abort_connection(request)
         return response
 
     async def find(self, request: web.Request) -> web.Response:

@@ -102,7 +102,7 @@ def page(
         "story_more": len(story) > _STORY and not whole_story,
         "whole_story": whole_story,
         "entries": view.entries_in_all,
-        "against": _against(reader, run),
+        "against": _comparison(reader, run),
         "log": output.end(folder, until=until),
         "until": until,
         "find": find,
@@ -206,7 +206,7 @@ def _sheet(reader: StoreReader, calendar: Calendar, view: Details, facts: RunFac
             name="Used",
             text=paid.now or "nothing",
             small=cost,
-            meter=_dear(run, usd, facts.budget_usd) or paid.meter,
+            meter=_cost_meter(run, usd, facts.budget_usd) or paid.meter,
             title=tokens,
         )
     )
@@ -237,7 +237,7 @@ def _slot(calendar: Calendar, run: RunRow) -> str:
         return run.slot
 
 
-def _dear(run: RunRow, usual_usd: float, budget: float | None) -> Any:
+def _cost_meter(run: RunRow, usual_usd: float, budget: float | None) -> Any:
     """A meter in a warning colour if the run cost much more than usual; else ""."""
     if not usual_usd or not budget or run.usage.usd < _DEAR * usual_usd:
         return ""
@@ -290,7 +290,7 @@ def _shape(entry: Entry) -> tuple[str, str]:
     return _ALWAYS_SHOWN.get(kinds.ROWS.get(entry.kind, kinds.OPENED), ("dot", "idle"))
 
 
-def _against(reader: StoreReader, run: RunRow) -> dict[str, Any] | None:
+def _comparison(reader: StoreReader, run: RunRow) -> dict[str, Any] | None:
     """The run's inputs beside those of an earlier one: the last at the usual level, or the last that succeeded."""
     if not run.attempt:
         return None

@@ -120,7 +120,7 @@ class Drawing:
                     f"{self._calendar.clock(one.started)} {run.job}, attempt {one.attempt} on {one.holder.host}: {what}"
                 )
                 end = one.ended if one.ended is not None else one.started + one.elapsed
-                self._machines.see(one.holder.host, one.started, end)
+                self._machines.note_active(one.holder.host, one.started, end)
                 marks.append(self._track.bar(one.started, end, f"{look(one.status)[1]} thin", title, href))
                 table.append((self._calendar.clock(one.started), what, run.id))
         if run.started is None:
@@ -128,7 +128,7 @@ class Drawing:
         end = run.ended if run.ended is not None else (run.changed if run.status != statuses.RUNNING else self._now)
         if end < self._begin and not statuses.needs_person(run.status):
             return marks
-        self._machines.see(run.holder.host, run.started, end)
+        self._machines.note_active(run.holder.host, run.started, end)
         took = span(max(end - run.started, 0.0))
         title = f"{self._calendar.clock(run.started)} {run.job}: {word}, {took}"
         marks.append(self._track.bar(run.started, end, kind, title, href))

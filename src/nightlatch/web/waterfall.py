@@ -26,12 +26,12 @@ class FallRow:
 
 
 @value(frozen=True, kw_only=True)
-class Fall:
+class Waterfall:
     axis: Markup
     rows: tuple[FallRow, ...]
 
 
-def waterfall(view: Details, calendar: Calendar, now: float) -> Fall | None:
+def waterfall(view: Details, calendar: Calendar, now: float) -> Waterfall | None:
     if not view.attempts:
         return None
     begin = view.attempts[0].started
@@ -48,7 +48,7 @@ def waterfall(view: Details, calendar: Calendar, now: float) -> Fall | None:
     if calls := [entry for entry in view.entries if entry.kind == kinds.USAGE]:
         rows.append(_calls(track, calls))
     rows += _effects(track, view.entries)
-    return Fall(axis=track.axis(ticks, 18), rows=tuple(rows))
+    return Waterfall(axis=track.axis(ticks, 18), rows=tuple(rows))
 
 
 def _ticks(begin: float, end: float, calendar: Calendar) -> list[tuple[float, str]]:
@@ -110,9 +110,9 @@ def _group(key: str) -> str:
 
 def _calls(track: Track, calls: list[Entry]) -> FallRow:
     paid = sorted(_number(entry, "usd") for entry in calls)
-    dear = paid[int(len(paid) * 0.9)] if paid else 0.0
+    expensive = paid[int(len(paid) * 0.9)] if paid else 0.0
     step = -(-len(calls) // _CALLS)
-    marks = [track.call(entry.at, dear=0 < dear < _number(entry, "usd")) for entry in calls[::step]]
+    marks = [track.call(entry.at, expensive=0 < expensive < _number(entry, "usd")) for entry in calls[::step]]
     tokens = sum(_number(entry, "tokens") for entry in calls)
     number = sum(_number(entry, "calls") for entry in calls)
     name = f"model calls ({count(number)})" if number else f"usage reports ({count(len(calls))})"

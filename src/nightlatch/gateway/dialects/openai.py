@@ -56,17 +56,17 @@ def _tier(fields: dict[str, Any]) -> str:
 
 def _split(usage: dict[str, Any], input_: str, output_: str, input_details: str, output_details: str) -> dict[str, int]:
     """Tokens by kind, from these fields. Cached and written ones are parts of the input; audio is part of either."""
-    parts, spoken = table(usage.get(input_details)), number(table(usage.get(output_details)).get("audio_tokens"))
+    parts, audio_output = table(usage.get(input_details)), number(table(usage.get(output_details)).get("audio_tokens"))
     total, output = number(usage.get(input_)), number(usage.get(output_))
     cached = min(number(parts.get("cached_tokens")), total)
     written = min(number(parts.get("cache_write_tokens")), total - cached)
     audio = min(number(parts.get("audio_tokens")), total - cached - written)
-    found = {price.INPUT: total - cached - written - audio, price.OUTPUT: output - min(spoken, output)}
+    found = {price.INPUT: total - cached - written - audio, price.OUTPUT: output - min(audio_output, output)}
     more = {
         price.CACHE_READ: cached,
         price.CACHE_WRITE: written,
         price.INPUT_AUDIO: audio,
-        price.OUTPUT_AUDIO: min(spoken, output),
+        price.OUTPUT_AUDIO: min(audio_output, output),
     }
     return found | {kind: count for kind, count in more.items() if count}
 
@@ -110,8 +110,8 @@ class Responses(_OpenAI):
     def _refused(self, fields: dict[str, Any], server: list[str]) -> str:
         if fields.get("background"):
             return "background responses are charged after their reply; leave out `background`"
-        paid = [kind for kind in server if kind.startswith(_UNPRICED)]
-        return f"nobody knows the price of the tool {paid[0]} before it is used" if paid else ""
+        unpriced = [kind for kind in server if kind.startswith(_UNPRICED)]
+        return f"nobody knows the price of the tool {unpriced[0]} before it is used" if unpriced else ""
 
     def limit(self, body: Body, output: int) -> None:
         if not self._compact:
