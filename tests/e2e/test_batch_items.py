@@ -158,7 +158,7 @@ def test_a_batch_that_is_done_when_its_budget_is_passed_is_done(sqlite_url, tmp_
     done = nightlatch(sqlite_url, "batch", "b", jsonl(tmp_path, *({"id": number} for number in range(3))), *words)
     assert done.returncode == 0 and "3 done" in done.stderr, done.stderr
     (run,) = open_for(sqlite_url).runs()
-    assert run.status == "succeeded" and "passed its budget calls=2" in run.reason
+    assert run.status == "succeeded" and "exceeded its budget calls=2" in run.reason
     more = nightlatch(sqlite_url, "batch", "b", jsonl(tmp_path, *({"id": number} for number in range(5))), *words)
     assert more.returncode == 0 and "2 done, 3 skipped" in more.stderr, more.stderr
 

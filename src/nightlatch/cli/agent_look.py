@@ -57,10 +57,10 @@ def _list(args: Namespace) -> int:
     return 0
 
 
-def _cells(one: AgentView) -> list[str]:
-    row = one.row
-    run_text = f"run {row.run} of {printable(row.job)} ({one.run_status or 'no longer recorded'})"
-    next_command = advice.text(one.cancel) if one.is_left else advice.command("show", row.run)
+def _cells(agent: AgentView) -> list[str]:
+    row = agent.row
+    run_text = f"run {row.run} of {printable(row.job)} ({agent.run_status or 'no longer recorded'})"
+    next_command = advice.text(agent.cancel) if agent.is_left else advice.command("show", row.run)
     spent = row.used.show() or "nothing yet"
     return [printable(row.handle), f"{row.provider} {printable(row.agent)}", row.status, run_text,
             screen.moment(row.began), spent, next_command]  # fmt: skip

@@ -215,21 +215,21 @@ def _show(config: Config, found: list[JobCheck], store: str | None, *, store_ok:
     print(f"\n{failing if missing else 'The file is valid.'}{start if store_ok else ''}")
 
 
-def _lines(one: JobCheck) -> list[tuple[str, str]]:
-    tz, found = one.job.tz, [("next", "by hand only: nightlatch run " + one.job.name)]
-    if one.forecast:
-        found = [("next", ", ".join(forecast.shown(slot, tz) for slot in one.forecast.slots))]
-        if change := one.forecast.change:
+def _lines(check: JobCheck) -> list[tuple[str, str]]:
+    tz, found = check.job.tz, [("next", "by hand only: nightlatch run " + check.job.name)]
+    if check.forecast:
+        found = [("next", ", ".join(forecast.shown(slot, tz) for slot in check.forecast.slots))]
+        if change := check.forecast.change:
             way = f"clocks go {'forward' if change.by > 0 else 'back'} by {duration.show(abs(change.by))}"
             around = ", ".join(forecast.shown(slot, tz) for slot in change.slots)
             found.append(("change", f"{forecast.shown(change.at, tz)[4:14]} {way}: {around}"))
-    found.append(("needs", "; ".join(one.missing) or "all found"))
-    if one.job.schedule:
-        found += [("stage", one.stage), ("machines", one.machines), ("asleep", one.sleeping)]
-    if one.crontab:
-        found.append(("twice", f"your crontab starts it too; remove this line (crontab -e): {one.crontab}"))
-    if one.elsewhere:
-        found.append(("also in", f"{one.elsewhere}: with the same store, both count as one job. Rename one of them"))
+    found.append(("needs", "; ".join(check.missing) or "all found"))
+    if check.job.schedule:
+        found += [("stage", check.stage), ("machines", check.machines), ("asleep", check.sleeping)]
+    if check.crontab:
+        found.append(("twice", f"your crontab starts it too; remove this line (crontab -e): {check.crontab}"))
+    if check.elsewhere:
+        found.append(("also in", f"{check.elsewhere}: with the same store, both count as one job. Rename one of them"))
     return found
 
 

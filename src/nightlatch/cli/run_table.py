@@ -32,9 +32,10 @@ def _run(view: RunView) -> list[str]:
     return [view.status, view.run.job, view.key, _when(view), view.note, advice.text(view.next)]
 
 
-def _undecided(one: OpenDecision) -> list[str]:
-    what = f"{one.count} items" if one.count > 1 else one.key
-    return [one.status, one.of, what, screen.ago(one.changed), one.note, advice.text(one.resolve())]
+def _undecided(decision: OpenDecision) -> list[str]:
+    what = f"{decision.count} items" if decision.count > 1 else decision.key
+    changed, command = screen.ago(decision.changed), advice.text(decision.resolve())
+    return [decision.status, decision.of, what, changed, decision.note, command]
 
 
 def _when(view: RunView) -> str:

@@ -120,8 +120,8 @@ def _print_elsewhere(undecided: Iterable[OpenDecision], json: bool) -> int:
     return 0
 
 
-def _decision_line(one: OpenDecision) -> str:
-    return f"{printable(one.sentence)}. {advice.text(one.resolve())}"
+def _decision_line(decision: OpenDecision) -> str:
+    return f"{printable(decision.sentence)}. {advice.text(decision.resolve())}"
 
 
 def _print_plan(plan: Plan, json: bool) -> int:

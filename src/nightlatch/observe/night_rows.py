@@ -138,28 +138,28 @@ def _decisions(view: Overview) -> list[NightRow]:
     ]
 
 
-def _needs(reader: StoreReader, one: RunView) -> NightRow:
-    run = one.run
-    reason = one.note
+def _needs(reader: StoreReader, view: RunView) -> NightRow:
+    run = view.run
+    reason = view.note
     if run.status in statuses.FAILURES and run.reason in ("", f"exit code {run.exit_code}"):
         reason = ": ".join(filter(None, (run.reason, run_facts.last_line(reader, run))))
     elif run.status in (statuses.TIMED_OUT, statuses.STALLED):
         reason = "; ".join(filter(None, (run.reason, run_facts.last_line(reader, run))))
     times = _in_a_row(reader, run) if run.status in statuses.FAILURES else 1
     again = f"{figures.ordinal(times)} time in a row" if times > 1 else ""
-    key = "" if one.key == "by hand" else one.key
+    key = "" if view.key == "by hand" else view.key
     return NightRow(
-        mark=_MARKS.get(one.status, BROKEN),
+        mark=_MARKS.get(view.status, BROKEN),
         job=run.job,
-        word=_words(one.status),
+        word=_words(view.status),
         at=run.changed,
         reason=_joined(key, "; ".join(filter(None, (again, reason)))),
-        next=one.next,
+        next=view.next,
     )
 
 
-def _running(reader: StoreReader, one: RunView) -> NightRow:
-    run, facts = one.run, run_facts.run_facts(reader, one.run, one.status)
+def _running(reader: StoreReader, view: RunView) -> NightRow:
+    run, facts = view.run, run_facts.run_facts(reader, view.run, view.status)
     spent = figures.span(max(clock.wall() - run.started, 1)) if run.started else ""
     limit = f" of {figures.span(facts.timeout)}" if facts.timeout else ""
     bar = ""
@@ -173,18 +173,17 @@ def _running(reader: StoreReader, one: RunView) -> NightRow:
     end = expected_end(facts)
     parts = (bar, cost, f"done about {run_facts.at(end)}" if end else "", run.message)
     cancel = f"cancel requested by {run.cancel}" if run.cancel else ""
-    return NightRow(
-        mark=WORKS, job=run.job, word=f"{spent}{limit}", reason=", ".join(filter(None, (*parts, cancel))), next=one.next
-    )
+    reason = ", ".join(filter(None, (*parts, cancel)))
+    return NightRow(mark=WORKS, job=run.job, word=f"{spent}{limit}", reason=reason, next=view.next)
 
 
-def _waiting(one: RunView) -> NightRow:
-    run = one.run
+def _waiting(view: RunView) -> NightRow:
+    run = view.run
     ahead = run.due - clock.wall() if run.due is not None else 0.0
     due = f"due in {figures.span(ahead)}" if ahead >= 1 else "due now" if run.due is not None else ""
     return NightRow(
-        mark=WAITS, job=run.job, word=one.status, at=run.due or run.changed,
-        reason=_joined(one.key, "; ".join(filter(None, (due, one.note)))), next=one.next, run=run.id,
+        mark=WAITS, job=run.job, word=view.status, at=run.due or run.changed,
+        reason=_joined(view.key, "; ".join(filter(None, (due, view.note)))), next=view.next, run=run.id,
     )  # fmt: skip
 
 

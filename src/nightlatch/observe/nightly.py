@@ -104,8 +104,8 @@ def _parts(reader: StoreReader, view: Overview) -> dict[str, list[tuple[str, str
     return {title: rows for title, rows in found.items() if rows}
 
 
-def _row(reader: StoreReader, one: RunView) -> tuple[str, str, str]:
-    return one.run.job, run_facts.run_verdict(reader, one.run, one.status).sentence, advice.text(one.next)
+def _row(reader: StoreReader, view: RunView) -> tuple[str, str, str]:
+    return view.run.job, run_facts.run_verdict(reader, view.run, view.status).sentence, advice.text(view.next)
 
 
 def _usual(reader: StoreReader, today: date) -> float | None:

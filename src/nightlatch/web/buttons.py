@@ -49,9 +49,9 @@ def of_run(reader: StoreReader, run: RunRow, status: str) -> list[Button]:
     return []
 
 
-def of_decision(one: OpenDecision) -> list[Button]:
-    about = {"key": one.key, "scope": one.scope, "batch": one.batch, "job": one.job, "changed": f"{one.changed:.3f}"}
-    given = tuple((name, text) for name, text in about.items() if text)
+def of_decision(decision: OpenDecision) -> list[Button]:
+    about = {"key": decision.key, "scope": decision.scope, "batch": decision.batch, "job": decision.job}
+    given = (*((name, text) for name, text in about.items() if text), ("changed", f"{decision.changed:.3f}"))
     return [
         Button(label="It was done", action="resolve", fields=(*given, ("outcome", "done"))),
         Button(label="It was not", action="resolve", fields=(*given, ("outcome", "failed"))),

@@ -34,12 +34,12 @@ def page(reader: StoreReader, every: bool) -> dict[str, Any]:
     }
 
 
-def _row(reader: StoreReader, one: LeaseView) -> dict[str, Any]:
-    record = one.record
+def _row(reader: StoreReader, view: LeaseView) -> dict[str, Any]:
+    record = view.record
     left = record.left if record.grant else None
     share = left / record.ttl if left is not None and record.ttl else 0.0
     return {
-        "view": one,
+        "view": view,
         "record": record,
         "left": left,
         "meter": svg.meter(

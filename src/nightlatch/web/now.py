@@ -114,19 +114,19 @@ def needs_you(reader: StoreReader, view: Overview, configured: set[str], calenda
     return sorted(asks, key=lambda ask: order(ask.look, ask.at))[:_ASKS]
 
 
-def _of_run(reader: StoreReader, one: RunView) -> AttentionRow:
-    run = one.run
-    headline = run_facts.run_verdict(reader, run, one.status)
-    offered = buttons.of_run(reader, run, one.status)
+def _of_run(reader: StoreReader, view: RunView) -> AttentionRow:
+    run = view.run
+    headline = run_facts.run_verdict(reader, run, view.status)
+    offered = buttons.of_run(reader, run, view.status)
     last = run_facts.last_line(reader, run)
     return AttentionRow(
-        look=words.look_of(run, one.status),
+        look=words.look_of(run, view.status),
         title=run.job,
         href=f"run/{run.id}",
         at=run.changed,
         sentence=headline.sentence,
         last_line="" if words.short(last, 60).rstrip("…") in headline.sentence else last,
-        twin=_twin(reader, one, offered),
+        twin=_twin(reader, view, offered),
         buttons=(
             *offered,
             buttons.Button(label="Log", href=f"run/{run.id}#log")
@@ -136,36 +136,36 @@ def _of_run(reader: StoreReader, one: RunView) -> AttentionRow:
     )
 
 
-def _twin(reader: StoreReader, one: RunView, offered: list[Button]) -> str:
+def _twin(reader: StoreReader, view: RunView, offered: list[Button]) -> str:
     """What the first button does, as a command."""
     verb = {"retry": "retry", "approve": "approve", "resolve": "resolve"}.get(offered[0].action) if offered else None
-    return run_views.short_command(reader, one.run.id, advice.to(verb, one.run.id) if verb else one.next)
+    return run_views.short_command(reader, view.run.id, advice.to(verb, view.run.id) if verb else view.next)
 
 
-def _of_agent(one: AgentView) -> AttentionRow:
+def _of_agent(agent: AgentView) -> AttentionRow:
     """An agent at work at a vendor that nobody watches."""
     return AttentionRow(
         look=words.look(statuses.NEEDS_ATTENTION),
-        title=one.row.job,
-        href=f"run/{one.row.run}",
-        at=one.row.began,
-        sentence=f"{one.sentence[:1].upper()}{one.sentence[1:]}.",
-        twin=advice.text(one.cancel),
+        title=agent.row.job,
+        href=f"run/{agent.row.run}",
+        at=agent.row.began,
+        sentence=f"{agent.sentence[:1].upper()}{agent.sentence[1:]}.",
+        twin=advice.text(agent.cancel),
         buttons=(),
     )
 
 
-def _of_decision(one: OpenDecision) -> AttentionRow:
-    status = one.status if one.status in words.LOOKS else statuses.IN_DOUBT
+def _of_decision(decision: OpenDecision) -> AttentionRow:
+    status = decision.status if decision.status in words.LOOKS else statuses.IN_DOUBT
     return AttentionRow(
         look=words.look(status),
-        title=one.of if not one.scope.startswith("*") else one.key,
+        title=decision.of if not decision.scope.startswith("*") else decision.key,
         href="",
-        at=one.changed,
-        sentence=f"{one.title[:1].upper()}{one.title[1:]}: {one.note or 'nobody knows whether it was done'}. "
-        "It is not repeated unless you decide so.",
-        twin=advice.text(one.resolve("done")),
-        buttons=tuple(buttons.of_decision(one)),
+        at=decision.changed,
+        sentence=f"{decision.title[:1].upper()}{decision.title[1:]}: "
+        f"{decision.note or 'nobody knows whether it was done'}. It is not repeated unless you decide so.",
+        twin=advice.text(decision.resolve("done")),
+        buttons=tuple(buttons.of_decision(decision)),
     )
 
 
@@ -194,13 +194,13 @@ def _of_demoted(row: Row) -> AttentionRow:
     )
 
 
-def _of_undelivered(one: Message) -> AttentionRow:
+def _of_undelivered(message: Message) -> AttentionRow:
     return AttentionRow(
         look=words.look(statuses.NEEDS_ATTENTION),
-        title=one.transport,
+        title=message.transport,
         href="journal",
-        at=one.changed,
-        sentence=f"An alert could not be sent: {one.reason}.",
+        at=message.changed,
+        sentence=f"An alert could not be sent: {message.reason}.",
         twin=advice.command("alerts"),
     )
 

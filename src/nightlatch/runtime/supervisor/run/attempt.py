@@ -242,7 +242,7 @@ class SealedAttempt:
             return status, reason
         # A budget that is found passed only now does not fail the run: it would be done, and paid for, again.
         cap = self.spending.exceeded()
-        note = f"passed its budget {cap}" if cap else self.reported.unmetered
+        note = f"exceeded its budget {cap}" if cap else self.reported.unmetered
         return status, self.recovered or note
 
     def _cancelled_by(self) -> str | None:
