@@ -133,13 +133,13 @@ class Redacted:
     """Redacts a stream. Reads may split a secret, so what may be its beginning is held back until the next bytes."""
 
     def __init__(self, redactor: Redactor) -> None:
-        self._redactor, self._held = redactor, b""
+        self._redactor, self._held_back = redactor, b""
 
     def feed(self, data: bytes) -> bytes:
         """What may be passed on now; `data` b"" is the end."""
-        pending = self._held + data
+        pending = self._held_back + data
         at = self._redactor.beginning(pending) if data else len(pending)
         while whole := self._redactor.end_of_secret_across(pending, at):  # what begins at `at` is the end of a secret
             at = whole + self._redactor.beginning(pending[whole:])
-        self._held = pending[at:]
+        self._held_back = pending[at:]
         return self._redactor.data(pending[:at])

@@ -122,13 +122,13 @@ class ReplaceTarget:
         last = landings[-1] if landings else None
         return {"over": str(last.mark.token) if last else "", "landed": last.digest if last else ""}
 
-    def staged(self, plan: Facts, left: Workspace, stage: str) -> bool:
+    def staged(self, plan: Facts, earlier: Workspace, stage: str) -> bool:
         """Copy the planned content to `stage`, where no process in the workspace can change it; False if the copy is
         not what the plan names."""
         target = os.path.join(stage, self.source.rstrip("/"))
         os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
         try:
-            with _opened(left.path, plan["from"]) as fd:
+            with _opened(earlier.path, plan["from"]) as fd:
                 if os.path.isdir(fd):
                     treecopy.copy(fd, target)
                 else:
@@ -160,10 +160,10 @@ class ReplaceTarget:
                 return False
         return os.path.exists(self.gate.path) and fingerprint.of(self.gate.path) == digest
 
-    def intact(self, facts: Facts, left: Workspace) -> bool:
+    def intact(self, facts: Facts, earlier: Workspace) -> bool:
         """Is the content unchanged in the workspace that an earlier attempt left?"""
         try:
-            with _opened(left.path, facts["from"]) as fd:
+            with _opened(earlier.path, facts["from"]) as fd:
                 return fingerprint.of(fd) == facts["sha256"]
         except NothingToPublish:
             return False
@@ -213,11 +213,11 @@ class PushTarget:
         """Never: a push replaces nothing. It follows the branch, or is a conflict."""
         return False
 
-    def restored(self, plan: Facts, left: Workspace) -> bool:
+    def restored(self, plan: Facts, earlier: Workspace) -> bool:
         """Make the plan's commit the tip again; False if the files differ from it. (The tip may be the same files with
         the trailers of a push that did not happen.)"""
-        work = self._left_in(left)
-        left.commit = plan["base"]
+        work = self._left_in(earlier)
+        earlier.commit = plan["base"]
         if not plan["commit"]:
             return True
         trees = [work.run("rev-parse", "--verify", "--quiet", f"{one}^{{tree}}") for one in ("HEAD", plan["commit"])]
@@ -290,9 +290,9 @@ class PushTarget:
         for paragraph in found.split("\n\n"):
             yield dict(_TRAILER.findall(paragraph))
 
-    def intact(self, facts: Facts, left: Workspace) -> bool:
-        work = self._left_in(left)
-        left.commit = facts["base"]
+    def intact(self, facts: Facts, earlier: Workspace) -> bool:
+        work = self._left_in(earlier)
+        earlier.commit = facts["base"]
         code, tip, _ = work.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         return code == 0 and tip == facts["commit"] and not work.run("status", "--porcelain")[1]
 
@@ -307,9 +307,9 @@ class PushTarget:
             guard=workspace.guard,
         )
 
-    def _left_in(self, left: Workspace) -> Any:
+    def _left_in(self, earlier: Workspace) -> Any:
         """The repository of an earlier attempt. Its processes are gone, so their git locks are removed."""
-        work = self._work(left)
+        work = self._work(earlier)
         work.remove_locks()
         return work
 

@@ -141,7 +141,7 @@ class SealedAttempt:
 
     def _publish(self) -> None:
         """Publish the result, if there is one; nothing of the command is left that could still change it."""
-        if not self.delivery or self._judged()[0] != statuses.SUCCEEDED:
+        if not self.delivery or self._judge()[0] != statuses.SUCCEEDED:
             return
         if self.claim and self.claim.holding and not self.recovered:
             self._guarded(self._hold_writes)
@@ -182,7 +182,7 @@ class SealedAttempt:
 
     def _settle(self, elapsed: float) -> tuple[RunRow, int]:
         """Mark the key done, and record how the attempt ended: never over the verdict of a newer holder."""
-        status, reason = self._judged()
+        status, reason = self._judge()
         own, left = 0 if status == statuses.SUCCEEDED else self.ending.exit_code, self.ending.left
         if status == statuses.SUCCEEDED and not self.planned and not (self.delivery and self.delivery.settled):
             until_recorded(self.lease, self._mark_done)
@@ -230,7 +230,7 @@ class SealedAttempt:
                 reason="taken",
             ) from None
 
-    def _judged(self) -> tuple[str, str]:
+    def _judge(self) -> tuple[str, str]:
         checkpoints = self.start.checkpoints
         done = checkpoints is not None and checkpoints.summary.get("exit_code") == 0
         status, reason = self.ending.judge(self.lease.lost, self.job.timeout, self.reported, done=done)
@@ -240,7 +240,7 @@ class SealedAttempt:
             return statuses.NEEDS_ATTENTION, self.unended
         if status != statuses.SUCCEEDED:
             return status, reason
-        # A budget that is found passed only now does not fail the run: it would be done, and paid for, again.
+        # A budget that is found exceeded only now does not fail the run: it would be done, and paid for, again.
         cap = self.spending.exceeded()
         note = f"exceeded its budget {cap}" if cap else self.reported.unmetered
         return status, self.recovered or note

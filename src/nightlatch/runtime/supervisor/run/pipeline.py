@@ -93,9 +93,9 @@ class Pipeline(Preflight):
         by_hand.count(self)
         return verdict
 
-    def _held(self, known: RunRow) -> Verdict:
+    def _conclude_held(self, known: RunRow) -> Verdict:
         """A slot's claim records that the run waits for an approval; to start such a run by hand is an error."""
-        return self.conclude(known, exits.DONE) if self.claim else super()._held(known)
+        return self.conclude(known, exits.DONE) if self.claim else super()._conclude_held(known)
 
     def _run_claimed(self) -> Verdict:
         """As `_run_unclaimed`, for a claimed slot: the claim is begun under the lease, and ended before its release."""
