@@ -21,7 +21,7 @@ from nightlatch.system import clock
 from nightlatch.web import access as accesses
 from nightlatch.web import connections, live
 from nightlatch.web.access import Access
-from nightlatch.web.server import bound
+from nightlatch.web.server import listen
 from tests.support import programs
 from tests.support.pages import PagesProcess, Session, raw
 from tests.support.programs import nightlatch, until
@@ -424,7 +424,7 @@ def test_the_port_is_the_next_one_if_it_is_taken():
     taken.bind(("127.0.0.1", 0))
     taken.listen()
     port = taken.getsockname()[1]
-    found = bound(port)
+    found = listen(port)
     assert port < found.getsockname()[1] <= port + 20
     found.close()
     taken.close()

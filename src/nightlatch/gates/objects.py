@@ -86,7 +86,7 @@ class Object:
         mark, by = present(self, bearer)
         previous = ""
 
-        def rolled_back(old: Pointer) -> Pointer:
+        def roll_back(old: Pointer) -> Pointer:
             nonlocal previous
             marked = self._with_mark(old, mark, by) or old
             previous = releases.before(old.key, old.kept, old.before)
@@ -94,7 +94,7 @@ class Object:
                 raise UsageError(f"{self.url} has no release before {old.key or 'the first one'} to go back to")
             return replace(marked, key=previous, landings=_with_landing(old, mark, fence.BACK))
 
-        self._change(rolled_back, by)
+        self._change(roll_back, by)
         return previous
 
     def read(self) -> bytes:
@@ -142,10 +142,10 @@ class Object:
     def _put(self, bearer: Bearer | Mark, content: bytes | BinaryIO, digest: str) -> str:
         mark, by = present(self, bearer)
 
-        def checked(old: Pointer) -> None:
+        def check(old: Pointer) -> None:
             self._with_mark(old, mark, by)
 
-        self._change(checked, by)  # refuse before a large payload is sent
+        self._change(check, by)  # refuse before a large payload is sent
         key = f"{self._key}.releases/{mark.token}-{identity.new_id()}"
         dropped: tuple[str, ...] = ()
 

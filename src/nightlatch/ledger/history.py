@@ -167,7 +167,7 @@ class History:
         """A run's journal in order; of a long one its beginning, the beginning of the last attempts, and its end."""
         return outline.outline(self._tables, run_id)
 
-    def counted(self, status: str, since: float) -> int:
+    def count(self, status: str, since: float) -> int:
         """How many runs with this status changed since then, counted up to 10,000."""
         return int(self._tables.read(_COUNTED, status=status, since=round(since * 1000), most=_MOST)[0][0])
 

@@ -111,7 +111,7 @@ class Ledger:
             if left_behind and lost == "doubt":
                 ended = sealing.reap(self._tables, run, token, grant, statuses.IN_DOUBT)
                 if ended:
-                    raise RunEnded(sealing.closed(ended), ended)
+                    raise RunEnded(sealing.why_closed(ended), ended)
                 continue
             mine = run.status == statuses.RUNNING and (run.token, run.grant) == (token, grant)
             at = self._tables.now()
@@ -290,7 +290,7 @@ class Ledger:
         with self._tables.on_chain(job) as chain:
             return chain.append(kind, **facts)
 
-    def noted(self, job: str, kind: str) -> Entry | None:
+    def last_note(self, job: str, kind: str) -> Entry | None:
         """The last note of that kind on a job's chain."""
         return self._last(job_chain(job), kind)
 

@@ -19,7 +19,7 @@ from .decisions import title
 from .opening import find, new_id
 from .records import ATTEMPT, ENTRY, RUN, Attempt, RunRow
 from .run_fence import RunFence
-from .sealing import RunEntries, closed, ended_attempt, lost_attempt, stale
+from .sealing import RunEntries, ended_attempt, lost_attempt, stale, why_closed
 from .step_chain import head_of
 from .step_log import StepWriter
 from .tally import TALLY
@@ -170,7 +170,7 @@ class NestedLedger:
             if other is None or other.id == nested.run.id:
                 continue
             if other.attempt or not statuses.may_seal(other.status):
-                raise RunEnded(closed(other), other)
+                raise RunEnded(why_closed(other), other)
             nested.begin_as(other)
             found = True
         return found
@@ -185,7 +185,7 @@ class NestedLedger:
         if (now.head, now.status, now.attempt) == (was.head, was.status, was.attempt):
             return
         if (now.token, now.grant) in ((write.run.token, write.run.grant), (was.token, was.grant)):
-            raise RunEnded(closed(now), now)
+            raise RunEnded(why_closed(now), now)
         raise stale(self._tables.database.identity(), now, write.run.token, write.run.grant)
 
     def _found(self, run: RunRow) -> RunRow | None:

@@ -84,7 +84,7 @@ class JobChanges:
 def job_changes(reader: StoreReader, job: str, only: str = "") -> JobChanges:
     """Changes among succeeded runs: a failed run uses less, which is not a new level. `only`: just this figure."""
     memo_key = ("changes", job, only, reader.ledger.history.length(job))
-    return reader.kept(memo_key, _KEPT, lambda: _job_changes(reader, job, only))
+    return reader.cached(memo_key, _KEPT, lambda: _job_changes(reader, job, only))
 
 
 def _job_changes(reader: StoreReader, job: str, only: str) -> JobChanges:

@@ -105,7 +105,7 @@ def _raise_budget(run: RunRow) -> tuple[Advice, ...]:
 
 def newest_plan(reader: StoreReader, job: str) -> Plan | None:
     """What the job's newest dry-run found."""
-    noted = reader.ledger.noted(job, kinds.PLAN)
+    noted = reader.ledger.last_note(job, kinds.PLAN)
     return plan.from_journal(job, noted) if noted else None
 
 

@@ -32,17 +32,17 @@ def _escaped(text: str) -> str:
 def night(reader: StoreReader, view: Overview) -> Night:
     """The facts of the night's verdict."""
     history, since = reader.ledger.history, view.since or 0.0
-    counts = {status: history.counted(status, since) for status in statuses.TERMINAL}
+    counts = {status: history.count(status, since) for status in statuses.TERMINAL}
     slots, slots_ran = history.slots_since(since)
     usd, _ = history.used_since(since)
     now = clock.wall()
     today = date.fromisoformat(history.day(now))
     evening_of = date.fromisoformat(history.day(evening.began(history.zone, now)))
     approvals = sum(run.status == statuses.WAITING for run in view.needs_you.runs)
-    usual = reader.kept(("usual night", today), _KEPT, lambda: _usual(reader, today)) if usd else None
+    usual = reader.cached(("usual night", today), _KEPT, lambda: _usual(reader, today)) if usd else None
     risen_job, share = "", 0.0
     if usual and usd > usual * (1 + verdict.LIKE):
-        risen_job, share = reader.kept(("risen", today), _KEPT, lambda: _risen(reader, today))
+        risen_job, share = reader.cached(("risen", today), _KEPT, lambda: _risen(reader, today))
     return Night(
         slots=slots,
         slots_ran=slots_ran,

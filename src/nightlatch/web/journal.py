@@ -55,10 +55,10 @@ def _entries(reader: StoreReader, query: Filter) -> list[Entry]:
 
 def export(reader: StoreReader, query: Filter) -> Iterator[bytes]:
     """JSON Lines, a page of the chain at a time, the newest first."""
-    return _exported(reader, job_chain(query.job) if query.job else reader.run(query.run).id)
+    return _export_chain(reader, job_chain(query.job) if query.job else reader.run(query.run).id)
 
 
-def _exported(reader: StoreReader, chain: str) -> Iterator[bytes]:
+def _export_chain(reader: StoreReader, chain: str) -> Iterator[bytes]:
     before = 1 << 62
     while found := reader.ledger.history.chain(chain, before=before, most=1000):
         yield "".join(f"{json.dumps({'version': 1, **entry_facts(one)})}\n" for one in found).encode()

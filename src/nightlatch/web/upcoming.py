@@ -42,7 +42,7 @@ def upcoming(reader: StoreReader, jobs: Sequence[Row], now: float) -> Upcoming:
     """The usual time and cost are read only for jobs that are shown; the others count with their average cost."""
     due = [row for row in jobs if row.next_due < min(now + _DAY, NEVER) and not row.paused and not is_overdue(row, now)]
     due.sort(key=lambda row: (row.next_due, row.job))
-    costs = reader.kept("cost of runs", _KEPT, lambda: _costs(reader, now)) if len(due) > _SHOWN else {}
+    costs = reader.cached("cost of runs", _KEPT, lambda: _costs(reader, now)) if len(due) > _SHOWN else {}
     found: list[UpcomingSlot] = []
     slots, expected = 0, 0.0
     for row in due:
@@ -64,7 +64,7 @@ def _costs(reader: StoreReader, now: float) -> dict[str, float]:
 
 def usual(reader: StoreReader, job: str) -> tuple[float, float]:
     """The medians (seconds, usd) of a job's last runs that succeeded."""
-    return reader.kept(("usual", job), _KEPT, lambda: _usual(reader, job))
+    return reader.cached(("usual", job), _KEPT, lambda: _usual(reader, job))
 
 
 def _usual(reader: StoreReader, job: str) -> tuple[float, float]:

@@ -112,6 +112,6 @@ def page_report(reader: StoreReader, by: str) -> UsageReport:
     today = date.fromisoformat(reader.ledger.history.day(clock.wall()))
     since = (today - timedelta(days=DAYS - 1)).isoformat()
     by = by if by in BY else "job"
-    return reader.kept(
+    return reader.cached(
         ("usage", by, since), _KEPT, lambda: usage_report.report(reader, (by,), since=since, usual=_ROWS)
     )

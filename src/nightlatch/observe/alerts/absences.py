@@ -41,7 +41,7 @@ def look(ledger: Ledger, reader: StoreReader, settings: AlertSettings) -> None:
             here: dict[str, tuple[str, str]] = here,
             gone: list[str] = gone,
         ) -> Judged:
-            return _judged(settings, job, here, gone, problems, now)
+            return _judge(settings, job, here, gone, problems, now)
 
         ledger.outbox.observe(job, judge)
 
@@ -71,7 +71,7 @@ def _detail(subject: str, run: str) -> str:
     return "" if run else f"its slot {subject.rpartition(':slot:')[2]} is over, and no machine has begun it"
 
 
-def _judged(
+def _judge(
     settings: AlertSettings, job: str, here: dict[str, tuple[str, str]], gone: list[str],
     problems: dict[str, Problem], now: float,
 ) -> Judged:  # fmt: skip

@@ -187,7 +187,7 @@ class Checkpoints:
             self._write(kinds.ITEMS_LOST, rows)
         if self._publishing:
             for digest in landed:
-                self._publishing.done(digest)
+                self._publishing.unregister_gates(digest)
 
     def do_plan(self, _: dict[str, Any]) -> dict[str, Any]:
         home = self._home.path if self._home else ""
@@ -204,7 +204,7 @@ class Checkpoints:
             if status != FAILED:  # it will not be tried again
                 self._reported.pop(digest, None)
             if status == DONE and self._publishing:
-                self._publishing.done(digest)
+                self._publishing.unregister_gates(digest)
         if self.bar and "counts" in request:
             self.bar.waiting = self.waiting()
             self.bar.update(**request["counts"])
@@ -278,7 +278,7 @@ def _write_digests(path: str, digests: Iterable[str]) -> None:
 
 def _begun_with(ledger: Ledger, batch: Batch) -> str:
     """The key template that the batch was last started with; "" if it never was."""
-    noted = ledger.noted(batch.name, kinds.BATCH_KEY)
+    noted = ledger.last_note(batch.name, kinds.BATCH_KEY)
     return str(noted.facts["key"]) if noted else ""
 
 

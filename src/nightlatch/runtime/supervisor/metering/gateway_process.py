@@ -200,7 +200,7 @@ class GatewayProcess:
         elif accounts.is_capped and not reported.used:
             reported.unmetered = "no call to a model was metered: its budget was not counted"
 
-    def cut(self) -> None:
+    def end_at_once(self) -> None:
         """End the gateway, and with it all streams, at once; as when the lease is lost."""
         self._closed = True
         if self._pipe >= 0:
@@ -225,5 +225,5 @@ class GatewayProcess:
             poll.poll(left * 1000 + 1)
             if not self._receive():
                 break
-        self.cut()
+        self.end_at_once()
         self._listening.close()

@@ -79,7 +79,7 @@ def land(
     for target in missing:
         if target.moved(plans[target.gate.url]):
             raise Conflict(f"{target.gate.url} was written to by another run after the plan was made. {again}")
-    old = Workspace.left(path)
+    old = Workspace.left_at(path)
     if old is None:
         raise Conflict(f"the workspace of the plan is gone, or in use, so nothing is published. {again}")
     stage = os.path.join(durable.private_folder(os.path.join(publisher.lease.store.folder, "staged")), run.id)
@@ -88,7 +88,7 @@ def land(
     try:
         for target in missing:
             facts = plans[target.gate.url]
-            same = target.restored(facts, old) if isinstance(target, PushTarget) else target.staged(facts, old, stage)
+            same = target.restore(facts, old) if isinstance(target, PushTarget) else target.copy_to(facts, old, stage)
             if not same:
                 what = facts.get("from") or "its commit"
                 raise Conflict(f"{what} was changed in the workspace after the plan was made. {again}")
@@ -136,5 +136,5 @@ def _landed(target: Target, intent: Facts, fresh: Workspace | None) -> str:
 
 def _remove(path: str) -> None:
     workspaces.unpin(path)
-    if found := Workspace.left(path):
+    if found := Workspace.left_at(path):
         found.remove()

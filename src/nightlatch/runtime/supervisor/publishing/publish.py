@@ -114,7 +114,7 @@ class Publication:
         overtaken = any(target.overtaken(intents[target.gate.url]) for target in missing)
         if kinds.NOT_PUBLISHED in outcomes.values() or len(paths) > 1 or overtaken:
             return ""
-        old = Workspace.left(*paths)
+        old = Workspace.left_at(*paths)
         if old is None:
             return ""
         try:

@@ -64,12 +64,12 @@ class SealedAttempt:
 
             ping.begin(self.job.ping)
         if self.start.publishes:
-            self._guarded(self._land_plan)
+            self._guard(self._land_plan)
         elif self.start.edited:
-            self._guarded(self._refuse_edited)
+            self._guard(self._refuse_edited)
         elif self._prepare():
-            self._guarded(lambda: self._work(started))
-            self._guarded(self._end_agents)
+            self._guard(lambda: self._work(started))
+            self._guard(self._end_agents)
             self._publish()
         return self._settle(clock.now() - started)
 
@@ -102,7 +102,7 @@ class SealedAttempt:
                 if self.recovered:
                     self.ending.take(Ended())
 
-        self._guarded(prepare)
+        self._guard(prepare)
         return not self.ending.over
 
     # ── work ──
@@ -144,16 +144,16 @@ class SealedAttempt:
         if not self.delivery or self._judge()[0] != statuses.SUCCEEDED:
             return
         if self.claim and self.claim.holding and not self.recovered:
-            self._guarded(self._hold_writes)
+            self._guard(self._hold_writes)
         else:
-            self._guarded(self.delivery.publish)
+            self._guard(self.delivery.publish)
 
     def _hold_writes(self) -> None:
         assert self.delivery
         self.delivery.hold(definition(self.job))
         self.planned = True
 
-    def _guarded(self, action: Callable[[], None]) -> None:
+    def _guard(self, action: Callable[[], None]) -> None:
         """An error in `action` ends the run, with the reason. A stale token is raised: a newer holder has the run."""
         try:
             action()

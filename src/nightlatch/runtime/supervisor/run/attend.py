@@ -219,7 +219,7 @@ class Attendance:
         why = self.why_ending()
         if not self._agents or why in LEFT_ALONE or (not why and tried_again):
             return ""  # the next holder, or the next try, reattaches
-        for row in (left := self._agents.left()):
+        for row in (left := self._agents.at_work()):
             self._agents.cancel(row, self._canceller)
         for row in left:
             self._agents.settle(row)
@@ -238,7 +238,7 @@ class Attendance:
     def _item_ended(self, item: str) -> None:
         """End the agents that the item's driver has left at a vendor now, not when the whole batch is over."""
         if self._agents and self.why_ending() not in LEFT_ALONE:
-            for row in self._agents.left(item):
+            for row in self._agents.at_work(item):
                 self._agents.cancel(row, self._canceller)
 
     def show_rest(self) -> None:
@@ -299,7 +299,7 @@ class Attendance:
 
     def _judge(self, now: float) -> None:
         if self._gateway and self._lease.lost:
-            self._gateway.cut()  # streams must not go on under a lost lease
+            self._gateway.end_at_once()  # streams must not go on under a lost lease
         if self._ending.over or self._ending.decided:
             return
         late = self._overdue(now) or (self._gateway.overdue(now, self._job.grace) if self._gateway else None)

@@ -122,7 +122,7 @@ class Pipeline(Preflight):
         except (GateUnreachable, OtherStore, StaleToken, StoreUnreachable):
             raise  # it is tried again here, or by the scheduler that finds the claim
         except Error as why:
-            claim.not_begun(self.store, self.ledger, why)
+            claim.note_not_begun(self.store, self.ledger, why)
             raise
         final = verdict
         until_recorded(lease, lambda: claim.settle(self.store, self.ledger, final))
