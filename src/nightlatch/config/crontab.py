@@ -92,14 +92,14 @@ def _line(
         return CrontabLine(text=text, number=number, why_not=str(error))
     keys: dict[str, Any] = {"schedule": when, "timeout": "none"}
     notes = [_UNBOUNDED]
-    command, given = _percent(rest)
-    name, command = _unwrapped(command, keys, notes)
-    name = _unique(name or _named(command), names)
-    if given:
-        command = f"printf '%s\\n' {' '.join(map(shlex.quote, given))} | {{ {command}\n}}"
+    command, stdin = _split_at_percent(rest)
+    name, command = _unwrap(command, keys, notes)
+    name = _unique(name or _name_for(command), names)
+    if stdin:
+        command = f"printf '%s\\n' {' '.join(map(shlex.quote, stdin))} | {{ {command}\n}}"
     if keys["timeout"] != "none":
         notes.remove(_UNBOUNDED)
-    _environment(env, keys, notes)
+    _apply_environment(env, keys, notes)
     if isinstance(command, str) and "/dev/null" in command:
         notes.append("its output is kept anyway (nightlatch logs): what it sends to /dev/null is lost")
     shell = env.get("SHELL", "/bin/sh")
@@ -110,14 +110,14 @@ def _line(
     return CrontabLine(text=text, number=number, name=name, keys=ordered, notes=tuple(notes))
 
 
-def _percent(text: str) -> tuple[str, list[str]]:
+def _split_at_percent(text: str) -> tuple[str, list[str]]:
     """The command before the first %, and the lines of its standard input after it, separated by %. \\% is a %."""
     parts = re.split(r"(?<!\\)%", text)
-    command, *given = (part.replace("\\%", "%") for part in parts)
-    return command.rstrip(), given
+    command, *stdin = (part.replace("\\%", "%") for part in parts)
+    return command.rstrip(), stdin
 
 
-def _unwrapped(command: str, keys: dict[str, Any], notes: list[str]) -> tuple[str, str]:
+def _unwrap(command: str, keys: dict[str, Any], notes: list[str]) -> tuple[str, str]:
     """(the job's name if `nightlatch run` names it, else ""; the command without the wrappers that became keys)"""
     for _ in range(3):  # flock around timeout around nightlatch, in any order
         raw = list(_WORD.finditer(command))
@@ -217,7 +217,7 @@ def _from_run(words: list[str], keys: dict[str, Any], notes: list[str]) -> tuple
     return name, shlex.join(command)
 
 
-def _environment(env: dict[str, str], keys: dict[str, Any], notes: list[str]) -> None:
+def _apply_environment(env: dict[str, str], keys: dict[str, Any], notes: list[str]) -> None:
     if env.get("CRON_TZ"):
         keys.setdefault("tz", env["CRON_TZ"])
     if env.get("HOME"):
@@ -229,7 +229,7 @@ def _environment(env: dict[str, str], keys: dict[str, Any], notes: list[str]) ->
         keys["env"] = {**rest, **keys.get("env", {})}
 
 
-def _named(command: str) -> str:
+def _name_for(command: str) -> str:
     """A name for the job, from the first word of the command that is neither a wrapper nor an option."""
     for word in re.split(r"[\s;&|()]+", command):
         base = os.path.splitext(os.path.basename(word.strip("'\"")))[0].lower()
