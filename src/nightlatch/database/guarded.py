@@ -22,7 +22,7 @@ class Table:
         self.name = name
         self.columns = columns
         self.tail = tail
-        self._parameters = [f"{name}_{column}" for column in columns]  # the names of the parameters
+        self._values = [f"{name}_{column}" for column in columns]  # the names of the parameters
         # For SQLite: one row at a time, values in the columns' order.
         self.insert = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) {tail}"
 
@@ -30,22 +30,22 @@ class Table:
         """For PostgreSQL: insert the row, or all rows, if `fence` returned a row."""
         columns = ", ".join(self.columns)
         if many:
-            arrays = ", ".join(f"CAST(:{value} AS {kind}[])" for value, kind in self._types())
+            arrays = ", ".join(f"CAST(:{value} AS {kind}[])" for value, kind in self._typed())
             chosen = ", ".join(f"new_rows.{name}" for name in self.columns)
             source = f"{fence}, unnest({arrays}) AS new_rows ({columns})"
         else:
-            chosen = ", ".join(f"CAST(:{value} AS {kind})" for value, kind in self._types())
+            chosen = ", ".join(f"CAST(:{value} AS {kind})" for value, kind in self._typed())
             source = fence
         return f"INSERT INTO {prefix}{self.name} ({columns}) SELECT {chosen} FROM {source} {self.tail}"
 
     def values(self, rows: Rows) -> dict[str, object]:
         """The parameters of `insert_behind`."""
         if len(rows) == 1:
-            return dict(zip(self._parameters, rows[0], strict=True))
-        return {value: _array(column) for value, column in zip(self._parameters, zip(*rows, strict=True), strict=True)}
+            return dict(zip(self._values, rows[0], strict=True))
+        return {value: _array(column) for value, column in zip(self._values, zip(*rows, strict=True), strict=True)}
 
-    def _types(self) -> Iterable[tuple[str, str]]:
-        return zip(self._parameters, self.columns.values(), strict=True)
+    def _typed(self) -> Iterable[tuple[str, str]]:
+        return zip(self._values, self.columns.values(), strict=True)
 
 
 _statements: dict[object, str] = {}

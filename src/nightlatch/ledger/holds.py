@@ -57,10 +57,10 @@ class _Removal(Table):
 
     def insert_behind(self, fence: str, prefix: str, *, many: bool) -> str:
         if many:
-            arrays = ", ".join(f"CAST(:{name} AS {kind}[])" for name, kind in self._types())
+            arrays = ", ".join(f"CAST(:{name} AS {kind}[])" for name, kind in self._typed())
             keys = f"SELECT run, attempt, call FROM {fence}, unnest({arrays}) AS given (run, attempt, call)"
         else:
-            keys = f"SELECT {', '.join(f'CAST(:{name} AS {kind})' for name, kind in self._types())} FROM {fence}"
+            keys = f"SELECT {', '.join(f'CAST(:{name} AS {kind})' for name, kind in self._typed())} FROM {fence}"
         return f"DELETE FROM {prefix}held WHERE (run, attempt, call) IN ({keys})"
 
 

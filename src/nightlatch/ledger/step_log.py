@@ -111,7 +111,7 @@ class StepWriter:
     def append(self, steps: Sequence[Step]) -> None:
         """Append steps in one commit, durable when this returns. Raises as the run's writer does."""
         if steps:
-            self._fence.advance(lambda seq, head: self._compose(seq, head, steps))
+            self._fence.advance(lambda seq, head: self._composed(seq, head, steps))
 
     def rows(self, steps: Sequence[Step], at: int) -> list[Row]:
         """The steps as rows of the journal, for a commit with another fence; call `note_commit` after it."""
@@ -122,7 +122,7 @@ class StepWriter:
         if rows:
             self._fence.seq, self._fence.head = _last(rows)
 
-    def _compose(self, seq: int, head: str, steps: Sequence[Step]) -> tuple[int, str, Callable[[], bool]]:
+    def _composed(self, seq: int, head: str, steps: Sequence[Step]) -> tuple[int, str, Callable[[], bool]]:
         rows = self._rows(seq, head, self._fence.now(), steps)
         values = self._fence.values() | {"chain": self.chain, "next": seq + 1, "outer": self._outer.id}
         return *_last(rows), lambda: bool(self._tables.guarded(self._condition, values, [(ENTRY, rows)]))

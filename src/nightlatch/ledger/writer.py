@@ -204,13 +204,13 @@ class Writer:
     def _write(self, batch: Sequence[Verb]) -> None:
         """Write the verbs, in their order, in one commit."""
         self._totals = None
-        self._fence.advance(lambda seq, head: self._compose(seq, head, batch))
+        self._fence.advance(lambda seq, head: self._composed(seq, head, batch))
         if any(verb.counts for verb in batch):
             # Totals come from the run's row: an unconfirmed commit may have landed after all.
             totals = self._totals
             self._used = amounts_of(dict(zip(UNITS, totals, strict=True))) if totals else self._fence.look().usage
 
-    def _compose(self, seq: int, head: str, batch: Sequence[Verb]) -> tuple[int, str, Callable[[], bool]]:
+    def _composed(self, seq: int, head: str, batch: Sequence[Verb]) -> tuple[int, str, Callable[[], bool]]:
         run, at, values = self.run, self._fence.now(), self._fence.values()
         rows: dict[Table, list[tuple[object, ...]]] = {ENTRY: []}
         used = _NO_AMOUNTS
