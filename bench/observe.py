@@ -52,8 +52,12 @@ def questions() -> Iterator[tuple[str, float, Callable[[StoreReader], object]]]:
     yield "last 60 runs of 200 jobs", GOAL, lambda r: r.ledger.history.strips([f"job{n:03d}" for n in range(JOBS)])
     yield "used by day and job, 30 d", GOAL, lambda r: r.ledger.history.usd_by("day", "job", since=day(30))
     yield "used by day and job, 365 d", GOAL, lambda r: r.ledger.history.usd_by("day", "job", since=day(365))
-    yield "newest refusals", GOAL, lambda r: r.ledger.history.rare(kinds.REFUSED, most=50)
-    yield "a job's rare entries since then", GOAL, lambda r: r.ledger.history.rare(job="job001", since=now - 86400)
+    yield "newest refusals", GOAL, lambda r: r.ledger.history.rare_entries(kinds.REFUSED, most=50)
+    yield (
+        "a job's rare entries",
+        GOAL,
+        lambda r: r.ledger.history.rare_entries(job="job001", since=now - 86400),
+    )
     yield "chains with news for a reader", GOAL, lambda r: r.ledger.outbox.reader.news()
     yield "usage --by day,job --since 30d", GOAL, lambda r: usage_report.report(r, ("day", "job"), since=day(30))
     yield "usage --by day,job --since 365d", GOAL, lambda r: usage_report.report(r, ("day", "job"), since=day(365))

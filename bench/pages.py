@@ -52,8 +52,8 @@ def run() -> None:
 
 
 def _paths(ledger: Ledger) -> dict[str, str]:
-    busy, rare, long = (ledger.newest(job) for job in ("job007", "job150", "long"))
-    assert busy and rare and long
+    busy, rare_entries, long = (ledger.newest(job) for job in ("job007", "job150", "long"))
+    assert busy and rare_entries and long
     return {
         "Now": "", "Jobs": "jobs", "a busy job": "job/job007", "a rare job": "job/job150",
         "a run": f"run/{busy.id}", "a run of 100,000 entries": f"run/{long.id}", "Night": "night", "Usage": "usage",

@@ -23,7 +23,7 @@ for _signum in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
 @pytest.fixture(autouse=True)
 def _advice_names_no_store() -> None:
     """A test that called a command's `main` has left its --store."""
-    advice.about(None)
+    advice.choose(None)
 
 
 @pytest.fixture

@@ -15,13 +15,13 @@ import pytest
 
 from nightlatch.core import statuses
 from nightlatch.ledger import open_for
-from nightlatch.ledger.decisions import seen
+from nightlatch.ledger.decisions import state_of
 from nightlatch.store import url as stores
 from nightlatch.system import clock
 from nightlatch.web import access as accesses
 from nightlatch.web import connections, live
 from nightlatch.web.access import Access
-from nightlatch.web.server import bound
+from nightlatch.web.server import listen
 from tests.support import programs
 from tests.support.pages import PagesProcess, Session, raw
 from tests.support.programs import nightlatch, until
@@ -46,7 +46,7 @@ def me(pages):
 
 def form_of(pages: PagesProcess) -> dict[str, str]:
     (run,) = open_for(pages.store).runs(job="crawl")
-    return {"run": run.id, "seen": seen(run)}
+    return {"run": run.id, "seen": state_of(run)}
 
 
 def status_of(pages: PagesProcess) -> str:
@@ -424,7 +424,7 @@ def test_the_port_is_the_next_one_if_it_is_taken():
     taken.bind(("127.0.0.1", 0))
     taken.listen()
     port = taken.getsockname()[1]
-    found = bound(port)
+    found = listen(port)
     assert port < found.getsockname()[1] <= port + 20
     found.close()
     taken.close()

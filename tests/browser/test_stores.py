@@ -9,7 +9,7 @@ import pytest
 
 from nightlatch.core import statuses
 from nightlatch.ledger import open_for
-from nightlatch.ledger.decisions import seen
+from nightlatch.ledger.decisions import state_of
 from nightlatch.runtime.supervisor.run.rows import read_row
 from nightlatch.store import url as stores
 from nightlatch.system import clock
@@ -147,7 +147,7 @@ def test_what_is_in_doubt_is_resolved_by_the_first_of_two_tabs(store_url):
     status, _, text = other.post("act/resolve", {**second, "sure": "1"})
     assert status == 409 and "succeeded by now" in text
     found = ledger.run(run.id)
-    assert found and found.status == statuses.SUCCEEDED and seen(found) != form["seen"]
+    assert found and found.status == statuses.SUCCEEDED and state_of(found) != form["seen"]
     pages.end()
 
 

@@ -112,7 +112,7 @@ def test_a_lease_that_was_never_held_is_64(sqlite_url):
 
 def test_the_doctor_says_that_a_store_was_not_there(sqlite_url):
     first, second = (nightlatch(sqlite_url, "doctor").stdout for _ in range(2))
-    assert "there was none: it is made now" in first and "there was none" not in second
+    assert "there was none: it was created now" in first and "there was none" not in second
 
 
 def test_a_batchs_dry_run_makes_no_store(sqlite_url, tmp_path):

@@ -52,7 +52,7 @@ def test_failed_items_are_done_by_the_next_start(sqlite_url, tmp_path, acts):
     first = nightlatch(sqlite_url, *command)
     assert first.returncode == 1
     assert "2 (exit code 3: no such luck)" in first.stderr
-    assert "go on with what is unfinished: nightlatch batch b" in first.stderr
+    assert "to continue with the unfinished items: nightlatch batch b" in first.stderr
     ready.touch()
     assert nightlatch(sqlite_url, *command).returncode == 0
     assert sorted(acts.read_text().split()) == ["1", "2", "3"]

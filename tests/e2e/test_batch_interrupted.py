@@ -80,7 +80,7 @@ def test_ctrl_c_finishes_what_is_in_flight_and_says_how_to_go_on(sqlite_url, tmp
     while b"finishing active items" not in shown:
         shown += os.read(terminal, 1000)
     Path(f"{acts}.go").touch()
-    while b"go on with what is unfinished" not in shown:
+    while b"to continue with the unfinished items" not in shown:
         shown += os.read(terminal, 1000)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
     assert b"1 done, 0 skipped, 0 failed, 0 in doubt (interrupted)" in shown
@@ -106,7 +106,7 @@ if "nightlatch.runtime.child.batches.driver" in sys.orig_argv:
     os.write(terminal, b"\x03")
     Path(f"{acts}.go").touch()
     shown = b""
-    while b"go on with what is unfinished" not in shown:
+    while b"to continue with the unfinished items" not in shown:
         shown += os.read(terminal, 1000)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
     assert b"0 done, 0 skipped, 0 failed, 0 in doubt (interrupted)" in shown and b"Traceback" not in shown
@@ -172,7 +172,7 @@ def test_ctrl_c_twice_ends_what_is_in_flight_too(sqlite_url, tmp_path, acts):
         os.execve(program[0], program, environment(sqlite_url))
     until(Path(f"{acts}.begun").exists)
     shown = b""
-    for said in (b"finishing active items", b"go on with what is unfinished"):
+    for said in (b"finishing active items", b"to continue with the unfinished items"):
         os.write(terminal, b"\x03")
         while said not in shown:
             shown += os.read(terminal, 1000)

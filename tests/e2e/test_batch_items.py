@@ -158,7 +158,7 @@ def test_a_batch_that_is_done_when_its_budget_is_passed_is_done(sqlite_url, tmp_
     done = nightlatch(sqlite_url, "batch", "b", jsonl(tmp_path, *({"id": number} for number in range(3))), *words)
     assert done.returncode == 0 and "3 done" in done.stderr, done.stderr
     (run,) = open_for(sqlite_url).runs()
-    assert run.status == "succeeded" and "passed its budget calls=2" in run.reason
+    assert run.status == "succeeded" and "exceeded its budget calls=2" in run.reason
     more = nightlatch(sqlite_url, "batch", "b", jsonl(tmp_path, *({"id": number} for number in range(5))), *words)
     assert more.returncode == 0 and "2 done, 3 skipped" in more.stderr, more.stderr
 
@@ -188,7 +188,7 @@ def test_what_fails_for_good_is_set_aside_until_somebody_says_otherwise(sqlite_u
     first = nightlatch(sqlite_url, "batch", *words)
     assert first.returncode == 1
     assert "1 done, 0 skipped, 1 failed, 0 in doubt, 1 set aside" in first.stderr
-    assert f"also with what was set aside: nightlatch batch --retry-failed b {items}" in first.stderr
+    assert f"to try those set aside too: nightlatch batch --retry-failed b {items}" in first.stderr
     again = nightlatch(sqlite_url, "batch", *words)
     assert again.returncode == 1 and "0 done, 1 skipped, 1 failed, 0 in doubt, 1 set aside" in again.stderr
     assert acts.read_text().split() == ["1", "2", "3", "2"]

@@ -169,7 +169,7 @@ def test_a_job_that_the_crontab_starts_too_is_named(home: Home) -> None:
     (home.home / "crontab").write_text("0 2 * * * flock -n lock ./night.sh\n@reboot ./start.sh\n")
     done = home("init", "--from-crontab")
     assert "with 1 job; 1 line became a comment" in done.stdout
-    assert "line 2 is not a job here: @reboot is not a time" in done.stdout
+    assert "line 2 did not become a job: @reboot is not a time" in done.stdout
     assert "  0 2 * * * flock -n lock ./night.sh" in done.stdout.splitlines()
     assert facts(home("check", "--json"))["night"]["crontab"] == "0 2 * * * flock -n lock ./night.sh"
     assert "your crontab starts it too" in home("check").stdout

@@ -97,7 +97,7 @@ def test_doctor_finds_nothing_wrong(postgres_url: str) -> None:
     ran = nightlatch(postgres_url, "doctor")
     assert ran.returncode == 0
     assert not [line for line in ran.stdout.splitlines() if line.startswith(("warn", "fail"))], ran.stdout
-    assert "waiters hear of a release at once" in ran.stdout
+    assert "waiters notice a release at once" in ran.stdout
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_cancel_and_retry_take_a_jobs_name(sqlite_url, tmp_path):
     assert "agent" in json.loads(nightlatch(sqlite_url, "retry", "agent", "--later", "--json").stdout)["job"]
     nightlatch(sqlite_url, "run", "agent", "--key", "other", "--", "false")
     nightlatch(sqlite_url, "retry", "agent", "--later")
-    assert "2 runs that could be meant" in said(nightlatch(sqlite_url, "cancel", "agent"), 64)
+    assert "2 such runs" in said(nightlatch(sqlite_url, "cancel", "agent"), 64)
 
 
 def test_resolving_as_failed_names_a_command_that_can_be_pasted(sqlite_url, in_doubt):

@@ -130,7 +130,7 @@ def test_failures_are_returned_if_wanted_and_duplicates_are_done_once(local):
         "failed <Failed item 1: it has no key: there is no field 'slug' (plain braces are written {{ and }})>",
     ]
     assert notes[5] == "duplicates a"
-    assert "with the key of another one: done once" in local.said
+    assert "with the key of another item, which is done for both" in local.said
 
 
 def test_a_map_stops_when_most_items_fail_in_the_same_way(local):

@@ -39,7 +39,7 @@ def test_a_lease_whose_holder_is_gone_is_shown_as_free_to_take(git_url, tmp_path
     assert "taken" in nightlatch(git_url, "lease", "show", "reports").stdout
     held.end()
     assert (
-        "by the next start here, at once: its holder is gone" in nightlatch(git_url, "lease", "show", "reports").stdout
+        "at once, by the next start here: its holder is gone" in nightlatch(git_url, "lease", "show", "reports").stdout
     )
 
 

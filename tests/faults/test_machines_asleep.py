@@ -15,7 +15,7 @@ __all__ = ["world"]
 
 
 def slept(world: World) -> list[tuple[str, str, float]]:
-    found = world.ledger.history.rare(kinds.SLEPT)
+    found = world.ledger.history.rare_entries(kinds.SLEPT)
     return [(one.facts["host"], one.facts["elapsed"], float(one.facts["until"])) for one in found]
 
 
@@ -56,8 +56,8 @@ def test_the_night_shows_a_machine_awake_where_it_was_seen_and_asleep_where_it_s
     world.after(0)
     end = world.clocks.wall() + HOUR
     found = Machines(StoreReader(sqlite_url), begin - HOUR, end)
-    found.see("here", begin - HOUR, begin)
-    found.see("here", end - 60, end)
+    found.note_active("here", begin - HOUR, begin)
+    found.note_active("here", end - 60, end)
     (row,) = found.rows(Track(begin - HOUR, end), None)
     assert (row.name, row.note) == ("here", "asleep 5h")
     assert row.picture.count('class="asleep"') == 1 and row.picture.count('class="awake"') == 2

@@ -14,7 +14,7 @@ from nightlatch.ledger import kinds
 from nightlatch.ledger.outbox import SENT, UNDELIVERED, WAITS
 from nightlatch.observe import nightly
 from nightlatch.observe.alerts import absences, collect, follow, send
-from nightlatch.observe.alerts.message import build, quiet
+from nightlatch.observe.alerts.message import build, without_markup
 from nightlatch.observe.alerts.rules import OF_STATUS, RULES
 from nightlatch.observe.alerts.send import Sender, ready
 from nightlatch.observe.alerts.settings import AlertSettings, JobAlerts
@@ -337,7 +337,7 @@ def test_every_rule_has_a_title_and_a_help():
 
 def test_a_reported_text_mentions_nobody_links_nowhere_and_is_no_markup(book, reader):
     hostile = "x\r\nSubject: won\r\n\r\n@everyone <!channel> [a](http://evil.example) **b** `c` \u202egro\x1b[31m www.evil.example"
-    line = quiet(hostile)
+    line = without_markup(hostile)
     assert line.isprintable() and not set("@<>[]`*&") & set(line) and "://" not in line and "evil.example" not in line
     begun(book, job="job").finish("failed", reason=hostile)
     collect.collect(book, reader, ONE)

@@ -170,7 +170,7 @@ def test_lease_acquire_seals_and_gives_the_lease_back_if_it_cannot(sqlite_url, t
 
 
 def test_gate_show_of_what_nobody_has_fenced_says_so_and_what_to_do(sqlite_url, tmp_path):
-    for name, known in (("nosuch", "nor does it exist"), ("", "yet: it keeps nobody out")):
+    for name, known in (("nosuch", "(it does not exist)"), ("", "yet: it refuses nobody")):
         shown = command(sqlite_url, "gate", "show", str(tmp_path / name))
         assert shown.returncode == 0 and known in shown.stdout
         assert f"nightlatch lock NAME --gate {tmp_path / name} -- true" in shown.stdout

@@ -12,7 +12,7 @@ from nightlatch.config import lines, place
 from nightlatch.config.examples import EXAMPLES
 from nightlatch.config.jobs import KEYS
 from nightlatch.config.load import Config, load
-from nightlatch.config.settings import SETTINGS, meant
+from nightlatch.config.settings import SETTINGS, absolute_store
 from nightlatch.core import batch, options
 from nightlatch.core.job import Job
 from nightlatch.core.options import FILE, RUN
@@ -136,11 +136,11 @@ def test_a_file_that_everybody_can_write_to_is_refused() -> None:
 
 
 def test_a_store_means_the_same_from_every_folder(nowhere: Path) -> None:
-    assert meant("sqlite:///leases.db", "/srv") == "sqlite:////srv/leases.db"
-    assert meant("git+origin", "/srv/site") == "git+origin@/srv/site"
+    assert absolute_store("sqlite:///leases.db", "/srv") == "sqlite:////srv/leases.db"
+    assert absolute_store("git+origin", "/srv/site") == "git+origin@/srv/site"
     for whole in ("sqlite:////abs.db", "sqlite:///~/x.db", "git+https://host/x", "git+file:///x.git",
                   "git+user@host:x", "postgresql://h/d"):  # fmt: skip
-        assert meant(whole, "/srv") == whole
+        assert absolute_store(whole, "/srv") == whole
     write('store = "sqlite:///leases.db"\n[jobs.broken]')
     assert place.store() == f"sqlite:///{nowhere}/leases.db", "a mistake elsewhere is not every command's business"
 

@@ -95,7 +95,7 @@ def test_jobs_that_a_crontab_starts_too_are_found(tmp_path: Path) -> None:
     file = tmp_path / "nightlatch.toml"
     file.write_text('[jobs.a]\ncommand = "./a.sh x"\n[jobs.b]\ncommand = "./b.sh"\n[jobs.c]\ncommand = "./c.sh"\n')
     there = "# 1 * * * * ./c.sh\n0 2 * * * flock -n l ./a.sh x\n*/5 * * * * cd /x && nightlatch run b >/dev/null\n"
-    assert crontab.still_there(load(str(file)).jobs, there) == {
+    assert crontab.jobs_still_in(load(str(file)).jobs, there) == {
         "a": "0 2 * * * flock -n l ./a.sh x",
         "b": "*/5 * * * * cd /x && nightlatch run b >/dev/null",
     }

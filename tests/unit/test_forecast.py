@@ -46,8 +46,8 @@ def test_no_change_is_named_where_none_counts() -> None:
     assert forecast.forecast(job(), NOW) is None
 
 
-def play(one: Job, nap: str, host: str = "air") -> asleep.Played | None:
-    return asleep.play(Scheduled(one, "d"), asleep.parse(nap), host, NOW, BERLIN)
+def play(one: Job, nap: str, host: str = "air") -> asleep.SimulatedSlots | None:
+    return asleep.simulate(Scheduled(one, "d"), asleep.parse(nap), host, NOW, BERLIN)
 
 
 def test_slots_that_are_slept_through_collapse_into_one_that_is_late() -> None:

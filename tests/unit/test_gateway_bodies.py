@@ -84,7 +84,7 @@ def test_compaction_and_other_models_stand_apart():
         "iterations": [{"type": "message", "input_tokens": 10, "output_tokens": 5},
                        {"type": "compaction", "input_tokens": 900, "output_tokens": 80}],
     }  # fmt: skip
-    routes.MESSAGES.see({"type": "message", "model": "m", "id": "1", "usage": usage}, seen)
+    routes.MESSAGES.read_usage({"type": "message", "model": "m", "id": "1", "usage": usage}, seen)
     assert seen.counts == {
         "input": 10,
         "cache_read": 2,

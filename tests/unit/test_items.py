@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nightlatch.core import effects
-from nightlatch.core.breaker import Breaker, Limit, alike
+from nightlatch.core.breaker import Breaker, Limit, failure_shape
 from nightlatch.errors import UsageError
 from nightlatch.runtime.shared.batches.items import BatchItem, Digest, ItemReader
 from nightlatch.runtime.shared.batches.selection import Selection
@@ -96,7 +96,7 @@ def test_the_breaker_trips_when_most_fail_in_the_same_way():
     breaker = Breaker()
     for number in range(10):
         assert not breaker.tripped
-        breaker.add(str(number), "" if number in (2, 5) else alike(7, ["first", f"item {number} failed", ""]))
+        breaker.add(str(number), "" if number in (2, 5) else failure_shape(7, ["first", f"item {number} failed", ""]))
     assert breaker.tripped == "exit code 7: item # failed"
     breaker.add("10", "")
     assert not breaker.tripped, "seven of the last ten"
@@ -105,7 +105,7 @@ def test_the_breaker_trips_when_most_fail_in_the_same_way():
 def test_failures_that_differ_trip_nothing():
     breaker = Breaker()
     for code in range(1, 30):
-        breaker.add(str(code), alike(code, []))
+        breaker.add(str(code), failure_shape(code, []))
     assert not breaker.tripped
 
 

@@ -61,8 +61,8 @@ def test_a_job_that_does_not_change_raises_no_alarm():
 
 def test_one_wild_run_is_told_as_that():
     seen = levels(series([1.0, 1.1, 0.9] * 10 + [9.0] + [1.0, 1.1, 0.9]))
-    assert not seen.shifts and [wild.point.run for wild in seen.wild] == ["r30"]
-    assert round(seen.wild[0].factor) == 9
+    assert not seen.shifts and [one.point.run for one in seen.outliers] == ["r30"]
+    assert round(seen.outliers[0].factor) == 9
 
 
 def test_too_few_runs_are_silent():

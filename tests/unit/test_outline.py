@@ -43,7 +43,7 @@ def test_a_long_chain_says_in_outline_what_it_says_as_a_whole(ledger_url, small)
     assert len(shown) < 80 < len(list(reader.ledger.entries(run_id))) == run.seq
     assert [one.seq for one in shown] == sorted({one.seq for one in shown})
     assert [one.facts["attempt"] for one in shown if one.kind == kinds.STARTED] == ["1", "2", "3"]
-    facts, program = run_facts.run_facts(reader, run, run.status), changes.went_in(reader, run_id)["program"]
+    facts, program = run_facts.run_facts(reader, run, run.status), changes.inputs_of(reader, run_id)["program"]
     assert (facts.timeout, facts.tries, facts.landed_on, program) == (3 * 3600, 3, "main", "program-2")
     assert facts.reports >= 3
     seen, whole = details(reader, run, in_outline=True), details(reader, run)

@@ -12,7 +12,7 @@ from nightlatch.core.model import Holder, KnownGrants, Mark, Record
 from nightlatch.core.value import replace
 from nightlatch.errors import Error, Stop
 from nightlatch.ledger import open_for
-from nightlatch.runtime.shared.replies import raised, refusal
+from nightlatch.runtime.shared.replies import as_error, refusal
 
 HOLDER = Holder(incarnation="i", user="ann", host="here", pid=7)
 RECORD = Record(
@@ -36,7 +36,7 @@ def test_every_class_arrives_with_its_words_fields_and_exit_code(kind, sqlite_ur
     wanted = inspect.signature(kind.__init__).parameters if "__init__" in _own(kind) else ("self", "message")
     given = {name: samples.get(name, "plain") for name in wanted if name != "self"}
     error = kind(given.pop("message"), **given) if "message" in given else kind(**given)
-    arrived = raised(json.loads(json.dumps(refusal(error))))
+    arrived = as_error(json.loads(json.dumps(refusal(error))))
     assert type(arrived) is kind
     assert (str(arrived), arrived.exit_code, vars(arrived)) == (str(error), error.exit_code, vars(error))
 
@@ -45,12 +45,12 @@ def test_a_class_from_elsewhere_arrives_as_the_nearest_one_here():
     class Special(errors.StoreUnreachable):
         exit_code = 70
 
-    arrived = raised(refusal(Special("words")))
+    arrived = as_error(refusal(Special("words")))
     assert type(arrived) is errors.StoreUnreachable and arrived.exit_code == 70
 
 
 def test_one_that_this_side_does_not_know_is_an_error_with_its_exit_code():
-    arrived = raised({"ok": False, "error": "words", "exit_code": 99, "class": "Newer"})
+    arrived = as_error({"ok": False, "error": "words", "exit_code": 99, "class": "Newer"})
     assert type(arrived) is Error and arrived.exit_code == 99
 
 
@@ -59,7 +59,7 @@ def test_a_grant_is_not_told():
     record = replace(RECORD, grant="secret-2", known=known)
     reply = json.dumps(refusal(errors.Busy("held", record)))
     assert "secret" not in reply
-    arrived = raised(json.loads(reply))
+    arrived = as_error(json.loads(reply))
     assert isinstance(arrived, errors.Busy) and arrived.record and arrived.record.holder == HOLDER
 
 

@@ -18,16 +18,16 @@ def test_away_and_back_are_told_once_each_also_by_a_daemon_that_was_restarted(tm
         def watch() -> StoreWatch:
             return StoreWatch(str(tmp_path), "vm", settings)
 
-        watch().seen("")
-        watch().seen("no route")
-        watch().seen("no route")
+        watch().record("")
+        watch().record("no route")
+        watch().record("no route")
         assert not receiver.requests  # a minute has to pass
         monkeypatch.setattr(away, "APART", 0.0)
-        watch().seen("no route")  # the receiver is away too
+        watch().record("no route")  # the receiver is away too
         for _ in range(3):
-            watch().seen("no route")
+            watch().record("no route")
         for _ in range(3):
-            watch().seen("")
+            watch().record("")
     rules = [json.loads(body)["alerts"][0]["rule"] for body in receiver.accepted]
     ids = {json.loads(body)["id"] for _, _, body in receiver.requests[:2]}
     assert rules == ["store-away", "recovered"] and len(receiver.requests) == 3 and len(ids) == 1
@@ -38,9 +38,9 @@ def test_what_was_back_before_anybody_was_told_is_not_told(tmp_path):
         watch = StoreWatch(
             str(tmp_path), "vm", AlertSettings(transports={"hook": {"kind": "webhook", "url": receiver.url}})
         )
-        watch.seen("no route")
-        watch.seen("")
-        watch.seen("")
+        watch.record("no route")
+        watch.record("")
+        watch.record("")
     assert not receiver.requests
 
 
@@ -52,9 +52,9 @@ def test_a_folder_that_is_away_with_the_store_is_not_made_again_and_not_needed(t
         watch = StoreWatch(str(folder), "vm", settings)
         folder.rename(moved)
         for _ in range(3):
-            watch.seen("gone")
+            watch.record("gone")
         assert not folder.exists()
         moved.rename(folder)
         for _ in range(3):
-            watch.seen("")
+            watch.record("")
     assert [json.loads(body)["alerts"][0]["rule"] for body in receiver.accepted] == ["store-away", "recovered"]

@@ -12,7 +12,7 @@ import json
 import pytest
 
 from nightlatch.errors import UsageError
-from nightlatch.observe.alerts.message import Outgoing, ShownAlert, quiet
+from nightlatch.observe.alerts.message import Outgoing, ShownAlert, without_markup
 from nightlatch.observe.alerts.settings import revealed
 from nightlatch.observe.alerts.transports import TRANSPORTS, Refused, SendFailed, desktop
 from tests.support.receivers import http_receiver, mail_server
@@ -21,7 +21,7 @@ HOSTILE = (
     "gone\r\nSubject: you won\r\nBcc: all@example.org\r\n\r\n@everyone <@U1> <script>alert(1)</script> "
     "[click](http://evil.example) <https://evil.example|x> **b** \u202egnp.exe\x1b]0;title\x07"
 )
-LINE = quiet(HOSTILE + " evil.example/x &lt;@U1&gt;")
+LINE = without_markup(HOSTILE + " evil.example/x &lt;@U1&gt;")
 ALERT = ShownAlert(
     id="job:a:2:failed", rule="failed", job="a", run="7k3f", at=1.0, sentence=f"Failed: {LINE}", last_line=LINE
 )

@@ -55,7 +55,7 @@ class Anthropic:
         if ask.usd is not None and "budget" not in body:
             cents = f"{ask.usd * 100:.4f}".rstrip("0").rstrip(".")
             body["budget"] = {"type": "limit", "max_list_cost": {"amount": cents, "currency": "USD"}}
-        return self._client.launched("/v1/sessions", body)
+        return self._client.launch_for_handle("/v1/sessions", body)
 
     def launch(self, ask: Ask, handle: str) -> str:
         message = {"type": "user.message", "content": [{"type": "text", "text": ask.input}]}
@@ -70,7 +70,7 @@ class Anthropic:
     def poll(self, handle: str) -> Seen:
         session = self._client.get(f"/v1/sessions/{quoted(handle)}")
         events = list(self._events(handle))
-        status, reason, waits_for = _judged(session, events)
+        status, reason, waits_for = _judge(session, events)
         usage = session.get("usage") or {}
         cost = usage.get("list_cost") or {}
         cache_writes = usage.get("cache_creation") or {}
@@ -142,7 +142,7 @@ class Anthropic:
             raise
 
 
-def _judged(session: dict[str, Any], events: list[dict[str, Any]]) -> tuple[str, str, str]:
+def _judge(session: dict[str, Any], events: list[dict[str, Any]]) -> tuple[str, str, str]:
     """(status, reason, what it waits for)"""
     state = str(session.get("status"))
     if state in ("running", "rescheduling"):
@@ -162,7 +162,7 @@ def _judged(session: dict[str, Any], events: list[dict[str, Any]]) -> tuple[str,
     if status is None:
         return RUNNING, f"idle, for a reason that is not known here: {why}", ""
     if status == WAITING:
-        return WAITING, "", _wanted(events, events[idle_at]["stop_reason"].get("event_ids") or ())
+        return WAITING, "", _waits_for(events, events[idle_at]["stop_reason"].get("event_ids") or ())
     return status, "" if status == SUCCEEDED else _error_message(events) or why, ""
 
 
@@ -175,7 +175,7 @@ def _error_message(events: list[dict[str, Any]]) -> str:
     return str((events[at].get("error") or {}).get("message") or "") if at >= 0 else ""
 
 
-def _wanted(events: list[dict[str, Any]], blocked: Any) -> str:
+def _waits_for(events: list[dict[str, Any]], blocked: Any) -> str:
     found = [event for event in events if event.get("id") in blocked and event.get("type") in _TOOL_USES]
     return ", ".join(f"{event.get('name', 'a tool')} {event.get('input', '')}" for event in found) or "a decision"
 

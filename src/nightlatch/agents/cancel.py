@@ -19,10 +19,10 @@ def main() -> None:
     request = json.load(sys.stdin)
     try:
         adapter = load(request["provider"], json.loads(request["fields"] or "{}"))
-        seen, trouble = end(adapter, request["handle"], clock.now() + request["within"])
+        state, trouble = end(adapter, request["handle"], clock.now() + request["within"])
     except Error as error:
-        seen, trouble = None, str(error)
-    json.dump({"status": seen.status if seen else "", "note": trouble}, sys.stdout)
+        state, trouble = None, str(error)
+    json.dump({"status": state.status if state else "", "note": trouble}, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -105,7 +105,7 @@ class CommandAdapter:
         except ValueError:
             reply = None
         if not isinstance(reply, dict):
-            return process.returncode or 1, {}, f"it printed what is not a JSON object: {out[:100]!r}"
+            return process.returncode or 1, {}, f"its output is not a JSON object: {out[:100]!r}"
         return process.returncode, reply, last_line or f"exit code {process.returncode}"
 
 

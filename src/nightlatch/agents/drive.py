@@ -83,7 +83,7 @@ class AgentDriver:
             signal.signal(signum, self._on_signal)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ON_SIGNALS)
         try:
-            self._handle = self._launched()
+            self._handle = self._find_or_launch()
             if self._end_requested:
                 raise _EndRequested
             return self._watch()
@@ -98,7 +98,7 @@ class AgentDriver:
             print(f"nightlatch: {doubt}", file=sys.stderr)
             return doubt.exit_code
 
-    def _launched(self) -> str:
+    def _find_or_launch(self) -> str:
         """The agent's handle: launched now, or by an earlier attempt."""
         start_new_thread(_import_ahead, ())
         begun = send(do="agent-begin", key=self._run.key)
@@ -161,16 +161,16 @@ class AgentDriver:
         for pause in pauses(self._request.seconds("every"), os.urandom(1)[0] / 255):
             later = 0.0
             try:
-                seen = poll(self._adapter, self._handle)
+                state = poll(self._adapter, self._handle)
             except Unclear as error:  # a 404 too: what was launched may not show yet
                 later = error.later
                 self._log_trouble(str(error))
             else:
-                self._record(seen)
-                if seen.status in ENDED:
-                    return self._ended(seen)
-                if seen.status == WAITING and not self._may_wait():
-                    return self._give_up_waiting(seen)
+                self._record(state)
+                if state.status in ENDED:
+                    return self._ended(state)
+                if state.status == WAITING and not self._may_wait():
+                    return self._give_up_waiting(state)
                 if unit := self._nearly_spent_unit():
                     return self._end(spent=unit)
             self._sleep(max(pause, later))
@@ -196,27 +196,27 @@ class AgentDriver:
 
     # ── how the agent ends ──
 
-    def _ended(self, seen: Seen) -> int:
-        self._print_answer(seen)
-        self._record(seen, ended=True)
-        if trouble := self._save_result(seen):
+    def _ended(self, state: Seen) -> int:
+        self._print_answer(state)
+        self._record(state, ended=True)
+        if trouble := self._save_result(state):
             # The launch is recorded as ended: another attempt of the run only fetches the result.
             self._fail(f"its result could not be kept: {trouble}")
             return TRY_AGAIN
-        if seen.status == SUCCEEDED:
+        if state.status == SUCCEEDED:
             return 0
-        if seen.status == OVER_BUDGET:
+        if state.status == OVER_BUDGET:
             self._fail("the vendor ended it: the budget that it was given is reached")
             return exits.FAILED
-        if seen.status == CANCELLED:
+        if state.status == CANCELLED:
             self._fail("it was cancelled at the vendor")
             return FAILED_FOR_GOOD
-        self._fail(seen.reason or "it failed at the vendor")
+        self._fail(state.reason or "it failed at the vendor")
         return exits.FAILED
 
-    def _give_up_waiting(self, seen: Seen) -> int:
+    def _give_up_waiting(self, state: Seen) -> int:
         code = self._end()
-        send(do="fail", reason=f"it waited for a person: {seen.waits_for or 'a decision'}", attention=True)
+        send(do="fail", reason=f"it waited for a person: {state.waits_for or 'a decision'}", attention=True)
         return code
 
     def _end(self, *, spent: str = "") -> int:
@@ -229,33 +229,33 @@ class AgentDriver:
             why = _AGENT_GOES_ON[0]  # without proof that the lease is ours, the agent is not ours to cancel
         if not self._handle or self._last.status == PREPARED or why in _AGENT_GOES_ON:
             return exits.TERMINATED
-        seen, trouble = ending.end(self._adapter, self._handle, clock.now() + _PATIENCE, self._record)
-        if seen is None:
+        state, trouble = ending.end(self._adapter, self._handle, clock.now() + _PATIENCE, self._record)
+        if state is None:
             self._fail(f"the vendor did not confirm the end of {self._handle}: {trouble}")
             return exits.TERMINATED
-        self._print_answer(seen)
+        self._print_answer(state)
         refused = ""
         if spent:
             given, used = self._allowance[spent], self._spent(spent)
             over = f"over by {used - given:g}" if used > given else "within it"
             refused = f"cancelled for its budget: {used:g} of {given:g} {spent} were used when it ended, {over}"
-        self._record(seen, ended=True, refused=refused)
+        self._record(state, ended=True, refused=refused)
         return exits.TERMINATED
 
-    def _print_answer(self, seen: Seen) -> None:
-        if seen.answer:
-            print(seen.answer, flush=True)
+    def _print_answer(self, state: Seen) -> None:
+        if state.answer:
+            print(state.answer, flush=True)
 
-    def _save_result(self, seen: Seen) -> str:
+    def _save_result(self, state: Seen) -> str:
         """Write the agent's answer and files to the workspace. Returns what went wrong; "" if nothing did."""
         workspace = os.environ.get("NIGHTLATCH_WORKSPACE")
-        if not workspace or seen.status not in (SUCCEEDED, FAILED):
+        if not workspace or state.status not in (SUCCEEDED, FAILED):
             return ""
         from pathlib import Path
 
         try:
-            if seen.answer:
-                write_beneath(workspace, ["answer.md"], seen.answer.encode(errors="replace"))
+            if state.answer:
+                write_beneath(workspace, ["answer.md"], state.answer.encode(errors="replace"))
             if fetch := can(self._adapter, "fetch"):
                 folder = Path(workspace, "files")
                 folder.mkdir(exist_ok=True)
@@ -269,17 +269,16 @@ class AgentDriver:
 
     # ── reports to the supervisor ──
 
-    def _record(self, seen: Seen, *, ended: bool = False, refused: str = "") -> None:
-        usd = seen.usd
-        if usd is None and any(seen.counts.values()):
-            usd = self._tariff.usd(
-                str(self._request.fields.get("priced_as") or seen.model or self._request.agent), seen.counts, wait=ended
-            )
-        total = {"tokens": float(counted(seen.counts))} | ({} if usd is None else {"usd": usd})
+    def _record(self, state: Seen, *, ended: bool = False, refused: str = "") -> None:
+        usd = state.usd
+        if usd is None and any(state.counts.values()):
+            model = str(self._request.fields.get("priced_as") or state.model or self._request.agent)
+            usd = self._tariff.usd(model, state.counts, wait=ended)
+        total = {"tokens": float(counted(state.counts))} | ({} if usd is None else {"usd": usd})
         # A figure lower than before is the vendor's error: usage only grows.
         total = {unit: max(amount, self._total.get(unit, 0.0)) for unit, amount in total.items()}
-        moved = seen.steps > self._steps or total["tokens"] > self._total.get("tokens", 0.0)
-        self._steps = max(self._steps, seen.steps)
+        moved = state.steps > self._steps or total["tokens"] > self._total.get("tokens", 0.0)
+        self._steps = max(self._steps, state.steps)
         vendor_fields = {name: setting for name, setting in self._request.nested.items() if name not in names.FIELDS}
         send(
             do="agent",
@@ -287,20 +286,20 @@ class AgentDriver:
             provider=self._request.provider,
             agent=self._request.agent,
             handle=self._handle,
-            status=seen.status,
-            note=seen.waits_for or seen.reason,
-            page=seen.page,
+            status=state.status,
+            note=state.waits_for or state.reason,
+            page=state.page,
             fields=light.dumps(vendor_fields),
             used=total,
-            model=seen.model,
-            answer=seen.answer[:1_000_000] if ended else "",
+            model=state.model,
+            answer=state.answer[:1_000_000] if ended else "",
             ended=ended,
-            refused=refused or ("the vendor's own budget is reached" if seen.status == OVER_BUDGET else ""),
+            refused=refused or ("the vendor's own budget is reached" if state.status == OVER_BUDGET else ""),
             moved=moved,
         )
         grown = {unit: amount - self._total.get(unit, 0.0) for unit, amount in total.items()}
         self._growth, self._total = [self._growth[1], grown], {**self._total, **total}
-        self._last = seen
+        self._last = state
 
     def _log_trouble(self, trouble: str) -> None:
         """Print trouble to the run's log, unless it was the last one printed."""

@@ -49,7 +49,7 @@ class Google:
         if ask.tokens is not None and _kind(ask) == _CAPPED_TYPE:
             # In this vendor's JSON a 64-bit number is a string.
             body["agent_config"] = {"type": _CAPPED_TYPE, "max_total_tokens": str(ask.tokens)}
-        return self._client.launched("/v1/interactions", merged(body, ask.fields))
+        return self._client.launch_for_handle("/v1/interactions", merged(body, ask.fields))
 
     def poll(self, handle: str) -> Seen:
         found = self._client.get(f"/v1/interactions/{quoted(handle)}", {"stream": "false"})
@@ -59,7 +59,7 @@ class Google:
         return Seen(
             status=status,
             reason=_reason(state, found),
-            waits_for=_wanted(steps) if status == WAITING else "",
+            waits_for=_waits_for(steps) if status == WAITING else "",
             steps=len(steps),
             counts={
                 price.INPUT: int(usage.get("total_input_tokens") or 0) + tools - cached,
@@ -123,7 +123,7 @@ def _answer(steps: list[dict[str, Any]]) -> str:
     return "".join(str(block.get("text") or "") for block in blocks if block.get("type") == "text")
 
 
-def _wanted(steps: list[dict[str, Any]]) -> str:
+def _waits_for(steps: list[dict[str, Any]]) -> str:
     answered = {step.get("call_id") for step in steps}
     open_calls = [step for step in steps if step.get("type") == "function_call" and step.get("id") not in answered]
     return ", ".join(f"{step.get('name')} {step.get('arguments', '')}" for step in open_calls) or "a decision"

@@ -83,7 +83,7 @@ class VendorClient:
                 raise
             raise error.as_not_launched() from error
 
-    def launched(self, path: str, body: object) -> str:
+    def launch_for_handle(self, path: str, body: object) -> str:
         """As `launch`; returns the `id` of the reply, which is the handle."""
         handle = self.launch(path, body).get("id")
         if not isinstance(handle, str) or not handle:
@@ -100,13 +100,13 @@ class VendorClient:
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
-            raise Unclear(f"{self._host} answered with what is not a JSON object: {data[:100]!r}")
+            raise Unclear(f"{self._host} answered, but not with a JSON object: {data[:100]!r}")
         return found
 
     def _request(self, method: str, path: str, data: bytes | None) -> bytes:
-        until = clock.now() + self._timeout
+        deadline = clock.now() + self._timeout
         try:
-            connection = self._connect(until)
+            connection = self._connect(deadline)
         except OSError as error:
             raise NeverSent(f"{self._host} cannot be reached: {error}") from error
         headers = {"Host": self._netloc, "Accept": "application/json", "Accept-Encoding": "identity", **self._headers}
@@ -116,7 +116,7 @@ class VendorClient:
         lines += [f"{name}: {text}" for name, text in headers.items()]
         try:
             connection.sendall("\r\n".join((*lines, "", "")).encode() + (data or b""))
-            status, reply_headers, content = _reply(_Received(connection, until))
+            status, reply_headers, content = _reply(_ReplyReader(connection, deadline))
         except (OSError, ValueError) as error:
             raise Unclear(f"{self._host} did not answer: {type(error).__name__} {error}".rstrip()) from error
         finally:
@@ -130,13 +130,13 @@ class VendorClient:
             status, f"HTTP {status}{': ' if message else ''}{message}", _retry_after(reply_headers), from_vendor
         )
 
-    def _connect(self, until: float) -> Any:
+    def _connect(self, deadline: float) -> Any:
         sockets = light.sockets
         host = self._host.encode("ascii" if self._host.isascii() else "idna")
         failure: OSError | None = None
         for family, kind, protocol, _, address in sockets.getaddrinfo(host, self._port, 0, sockets.SOCK_STREAM):
             connection = self._socket(family, kind, protocol)
-            connection.settimeout(max(until - clock.now(), 0.001))
+            connection.settimeout(max(deadline - clock.now(), 0.001))
             try:
                 connection.connect(address)
                 if not self._secure:
@@ -157,13 +157,13 @@ class VendorClient:
         return socket.socket(*kind)
 
 
-class _Received:
-    """The bytes of a reply, until a deadline."""
+class _ReplyReader:
+    """Reads the bytes of a reply, until a deadline."""
 
-    def __init__(self, connection: Any, until: float) -> None:
-        self._connection, self._until, self._rest = connection, until, b""
+    def __init__(self, connection: Any, deadline: float) -> None:
+        self._connection, self._until, self._rest = connection, deadline, b""
 
-    def more(self) -> bytes:
+    def next(self) -> bytes:
         """The next bytes; b"" at the end."""
         if self._rest:
             rest, self._rest = self._rest, b""
@@ -174,11 +174,11 @@ class _Received:
         self._connection.settimeout(left)
         return bytes(self._connection.recv(1 << 16))
 
-    def until(self, end: bytes, most: int) -> bytes:
+    def before(self, end: bytes, most: int) -> bytes:
         """The bytes before `end`."""
         found = b""
         while end not in found:
-            more = self.more()
+            more = self.next()
             if not more or len(found) > most:
                 raise ValueError("its reply was cut off, or is not HTTP")
             found += more
@@ -187,27 +187,27 @@ class _Received:
 
     def exactly(self, size: int) -> Iterator[bytes]:
         while size > 0:
-            more = self.more()
+            more = self.next()
             if not more:
-                raise ValueError("its reply is cut")
+                raise ValueError("its reply was cut off")
             yield more[:size]
             self._rest, size = more[size:], size - len(more)
 
     def all(self) -> Iterator[bytes]:
-        while more := self.more():
+        while more := self.next():
             yield more
 
     def chunks(self) -> Iterator[bytes]:
-        while size := int(self.until(b"\r\n", 1000).partition(b";")[0], 16):
+        while size := int(self.before(b"\r\n", 1000).partition(b";")[0], 16):
             yield from self.exactly(size)
-            self.until(b"\r\n", 2)
+            self.before(b"\r\n", 2)
 
 
-def _reply(received: _Received) -> tuple[int, dict[str, str], bytes]:
+def _reply(received: _ReplyReader) -> tuple[int, dict[str, str], bytes]:
     """(status, headers, content)"""
     status = 100
     while 100 <= status < 200:  # an interim reply: the real one follows
-        first, *lines = received.until(b"\r\n\r\n", _MAX_HEAD).decode("latin-1").split("\r\n")
+        first, *lines = received.before(b"\r\n\r\n", _MAX_HEAD).decode("latin-1").split("\r\n")
         status = int(first.split(" ", 2)[1]) if first.startswith("HTTP/1.") and " " in first else -1
         if status < 100:
             raise ValueError("its reply is not HTTP")

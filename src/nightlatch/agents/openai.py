@@ -40,7 +40,7 @@ class OpenAI:
         }  # fmt: skip
         if ask.tokens is not None:
             body["max_output_tokens"] = ask.tokens
-        return self._client.launched("/responses", merged(body, ask.fields))
+        return self._client.launch_for_handle("/responses", merged(body, ask.fields))
 
     def poll(self, handle: str) -> Seen:
         found = self._client.get(f"/responses/{quoted(handle)}")

@@ -107,15 +107,15 @@ def poll(adapter: Adapter, handle: str) -> Seen:
     """As `adapter.poll`, but a reply that cannot be read must not end the watch: whatever the adapter raises becomes
     `Unclear`, and impossible figures become 0."""
     try:
-        seen = adapter.poll(handle)
-        if seen.status not in STATUSES:
-            raise Unclear(f"the adapter returned an unknown status: {seen.status!r}")
-        usd = None if seen.usd is None else float(seen.usd)
+        state = adapter.poll(handle)
+        if state.status not in STATUSES:
+            raise Unclear(f"the adapter returned an unknown status: {state.status!r}")
+        usd = None if state.usd is None else float(state.usd)
         return replace(
-            seen,
-            steps=_plausible(seen.steps),
+            state,
+            steps=_plausible(state.steps),
             usd=usd if usd is None or 0.0 <= usd <= _HIGHEST else 0.0,
-            counts={kind: _plausible(count) for kind, count in seen.counts.items()},
+            counts={kind: _plausible(count) for kind, count in state.counts.items()},
         )
     except Unclear:
         raise

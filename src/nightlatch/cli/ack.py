@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
 
 
 def _all(reader: StoreReader) -> list[RunRow]:
-    return [seen.run for seen in overview(reader, None).needs_you.runs if _may_be_acknowledged(reader, seen.run)]
+    return [view.run for view in overview(reader, None).needs_you.runs if _may_be_acknowledged(reader, view.run)]
 
 
 def _named(reader: StoreReader, text: str) -> RunRow:

@@ -6,7 +6,7 @@ from ..core import options
 from ..core.job import Job
 from ..core.options import RUN
 from ..errors import UsageError
-from .agent_ask import add_ask
+from .agent_flags import add_agent_flags
 from .arguments import Parser
 from .run import add_common
 
@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("verb", choices=_VERB_NAMES, metavar="VERB", help=", ".join(_VERB_NAMES))
     names_help = "run: the job; show, cancel: HANDLE; attach: RUN HANDLE"
     parser.add_argument("names", metavar="NAME", nargs="*", help=names_help)
-    add_ask(parser)
+    add_agent_flags(parser)
     parser.add_flag("--all", "list: also agents that have ended")
     parser.add_flag("--json", "list, show: print JSON")
     parser.add_options(OPTIONS.values())

@@ -59,10 +59,10 @@ def _list(args: Namespace) -> int:
     return 0
 
 
-def _cells(one: AgentView) -> list[str]:
-    row = one.row
-    run_text = f"run {row.run} of {printable(row.job)} ({one.run_status or 'not here any more'})"
-    next_command = advice.text(one.cancel) if one.is_left else advice.command("show", row.run)
+def _cells(agent: AgentView) -> list[str]:
+    row = agent.row
+    run_text = f"run {row.run} of {printable(row.job)} ({agent.run_status or 'no longer recorded'})"
+    next_command = advice.text(agent.cancel) if agent.is_left else advice.command("show", row.run)
     spent = row.used.show() or "nothing yet"
     return [printable(row.handle), f"{row.provider} {printable(row.agent)}", row.status, run_text,
             screen.moment(row.began), spent, next_command]  # fmt: skip
@@ -72,7 +72,7 @@ def _print_unknown(reader: StoreReader, args: Namespace) -> None:
     """Print the vendor's agents that carry our label but belong to no run here."""
     every = can(providers.load(args.provider, {}), "every") if args.provider != "command" else None
     if every is None:
-        print(f"nightlatch: {args.provider} has no list of its agents", file=sys.stderr)
+        print(f"nightlatch: {args.provider} offers no list of its agents", file=sys.stderr)
         return
     since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.wall() - _VENDOR_LIST_AGE))
     try:
@@ -88,17 +88,17 @@ def _print_unknown(reader: StoreReader, args: Namespace) -> None:
         else:
             cancel = advice.command("agent", "cancel", handle, "--provider", args.provider)
             print(f"{printable(handle)} is {printable(status)} for the run {printable(labels['nightlatch_run'])}, "
-                  f"which does not know it: {cancel}")  # fmt: skip
+                  f"which has no record of it; to end it: {cancel}")  # fmt: skip
 
 
 def _show(args: Namespace) -> int:
     reader, (handle,) = open_reader(args.store), args.names
     row = reader.ledger.agents.by_handle(handle)
-    seen, trouble = _poll(_adapter(row, handle, args), handle)
+    state, trouble = _poll(_adapter(row, handle, args), handle)
     facts = agent_views.view(reader, row).facts() if row else {"version": 1, "handle": handle}
-    if seen:
-        facts |= {"status": seen.status, "steps": seen.steps, "answer": seen.answer, "page": seen.page,
-                  "note": seen.waits_for or seen.reason}  # fmt: skip
+    if state:
+        facts |= {"status": state.status, "steps": state.steps, "answer": state.answer, "page": state.page,
+                  "note": state.waits_for or state.reason}  # fmt: skip
     if args.json:
         print_json(facts | {"unclear": trouble})
         return 0
@@ -107,23 +107,23 @@ def _show(args: Namespace) -> int:
              ("run", facts.get("run")), ("page", facts.get("page")), ("note", facts.get("note")),
              ("usage", row.used.show() if row else ""), ("unclear", trouble)]  # fmt: skip
     screen.print_facts(lines)
-    if seen and seen.answer:
-        print("\n" + "\n".join(f"  | {printable(line)}" for line in seen.answer.splitlines()))
+    if state and state.answer:
+        print("\n" + "\n".join(f"  | {printable(line)}" for line in state.answer.splitlines()))
     return 0
 
 
 def _cancel(args: Namespace) -> int:
     reader, (handle,) = open_reader(args.store), args.names
     row = reader.ledger.agents.by_handle(handle)
-    seen, trouble = ending.end(_adapter(row, handle, args), handle, clock.now() + _END_TIMEOUT)
-    if seen is None:
+    state, trouble = ending.end(_adapter(row, handle, args), handle, clock.now() + _END_TIMEOUT)
+    if state is None:
         look = advice.command("agent", "show", handle)
         raise InDoubt(f"the vendor did not confirm the end of {handle}: {trouble}. Look: {look}")
     if row and row.ended is None:
         open_for(reader.url).agents.put(
-            replace(row, status=seen.status, ended=clock.wall(), changed=clock.wall()), person()
+            replace(row, status=state.status, ended=clock.wall(), changed=clock.wall()), person()
         )
-    print(f"agent {printable(handle)}: its vendor reports that it is {seen.status}")
+    print(f"agent {printable(handle)}: its vendor reports that it is {state.status}")
     return 0
 
 

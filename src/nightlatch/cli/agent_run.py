@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from ..core.agent import for_agent
 from ..core.job import Job
 from ..core.options import RUN
-from ..runtime.shared.job import now, read
-from .agent_ask import target
+from ..runtime.shared.job import read, with_newest_slot
+from .agent_flags import target
 from .arguments import Namespace
-from .run import name_timeout, run_job
+from .run import print_default_timeout, run_job
 
 
 def run(args: Namespace, options: Iterable[str]) -> int:
@@ -20,6 +20,6 @@ def run(args: Namespace, options: Iterable[str]) -> int:
 
 def _job(args: Namespace, options: Iterable[str]) -> Job:
     values = args.present(options)
-    job = now(read(args.name, target(args), for_agent(values), RUN))
-    name_timeout(args, values)
+    job = with_newest_slot(read(args.name, target(args), for_agent(values), RUN))
+    print_default_timeout(args, values)
     return job

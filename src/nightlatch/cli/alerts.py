@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
         return 0
     cells = [_cells(alert, message) for alert, message in found]
     colours = [screen.RED if row[0] == UNDELIVERED else screen.DIM if row[0] == "sent" else "" for row in cells]
-    print("\n".join(screen.columns(cells, elastic=(4, 5), colours=colours)) or "no alert was sent, and none waits")
+    print("\n".join(screen.columns(cells, elastic=(4, 5), colours=colours)) or "no alert was sent, and none is waiting")
     return 0
 
 

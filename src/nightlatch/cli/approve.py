@@ -29,7 +29,7 @@ from .reading import open_reader
 _PURPOSE = """\
 Approve what a supervised job holds back: publish the result of a run, or start a run that waits for approval.
 
-It shows the job's stage, what the run has cost, what would be published where, and for a branch a summary of the
+It shows you the job's stage, what the run has cost, what would be published where, and for a branch a summary of the
 change (--diff: the whole change), and asks you. If you agree, exactly that is published from the run's workspace; the
 command is not run again. If another run has written to a target, or the job or the workspace has changed since,
 nothing is published, and the run needs attention. To reject it: nightlatch cancel RUN.

@@ -135,7 +135,7 @@ class Parser:
                 if argument is None:
                     raise UsageError(f"unknown option {name}{_nearest(name, options)}")
                 values[argument.dest] = self._value_of(argument, text if equals else None, rest, values[argument.dest])
-        advice.about(str(values["store"] or ""), str(values["config"] or ""))
+        advice.choose(str(values["store"] or ""), str(values["config"] or ""))
         place.choose(str(values["config"] or ""))
         self._assign_positionals(words, values)
         return Namespace(**values)

@@ -50,29 +50,29 @@ def main(argv: list[str]) -> int:
     return _print_heads(ledger.heads(), args.json)
 
 
-def _print_result(verdict: AuditResult, as_json: bool) -> int:
+def _print_result(result: AuditResult, as_json: bool) -> int:
     if as_json:
-        breaks = [{"chain": found.chain, "entry": found.seq, "what": found.what} for found in verdict.breaks]
+        breaks = [{"chain": found.chain, "entry": found.seq, "what": found.what} for found in result.breaks]
         print_json({
-            "version": 1, "intact": not breaks, "entries": verdict.entries, "chains": verdict.chains,
-            "heads": verdict.compared, "heads_behind": verdict.behind, "unproven": verdict.unproven, "breaks": breaks,
+            "version": 1, "intact": not breaks, "entries": result.entries, "chains": result.chains,
+            "heads": result.compared, "heads_behind": result.behind, "unproven": result.unproven, "breaks": breaks,
         })  # fmt: skip
-        return 1 if breaks or verdict.unproven else 0
-    for found in verdict.breaks:
+        return 1 if breaks or result.unproven else 0
+    for found in result.breaks:
         print(printable(str(found)))
-    if verdict.breaks:
+    if result.breaks:
         raise _JournalBroken(
-            f"the journal is broken: {len(verdict.breaks)} of its {verdict.chains} chains. Entries before those named "
+            f"the journal is broken: {len(result.breaks)} of its {result.chains} chains. Entries before those named "
             f"above are intact; compare the later ones, and the runs, with runs.log and with a backup"
         )
-    if verdict.unproven:
+    if result.unproven:
         raise _JournalBroken(
-            f"the heads of {', '.join(verdict.unproven)} are older than the oldest entry that was not pruned, so "
+            f"the heads of {', '.join(result.unproven)} are older than the oldest entry that was not pruned, so "
             f"they prove nothing: pass newer ones, or the whole log lines that contain them"
         )
-    heads = f", {verdict.compared} kept heads found" if verdict.compared else ""
-    behind = f", {verdict.behind} older than the oldest entry that was not pruned" if verdict.behind else ""
-    print(f"the journal is intact: {verdict.entries} entries in {verdict.chains} chains{heads}{behind}")
+    heads = f", {result.compared} kept heads found" if result.compared else ""
+    behind = f", {result.behind} older than the oldest entry that was not pruned" if result.behind else ""
+    print(f"the journal is intact: {result.entries} entries in {result.chains} chains{heads}{behind}")
     return 0
 
 
@@ -97,7 +97,7 @@ def _read_heads(path: str) -> list[str]:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     if not found:
-        raise UsageError(f"{path} has no head in it")
+        raise UsageError(f"{path} has no head in it: give one per line, or log lines (head=…)")
     return found
 
 

@@ -13,7 +13,7 @@ from ..core.passwords import without_password
 from ..core.value import replace
 from ..errors import UsageError
 from . import verdict_line
-from .agent_ask import add_ask, target
+from .agent_flags import add_agent_flags, target
 from .arguments import Namespace, Parser, split_command
 
 OPTIONS = options.rows(Batch, BATCH)
@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("items", metavar="ITEMS", help="a file, or - for standard input")
     parser.add_options(OPTIONS.values())
-    add_ask(parser)
+    add_agent_flags(parser)
     parser.add_argument("-j", metavar="N", type=int, help="same as --jobs")
     parser.add_flag("--quiet", verdict_line.QUIET)
     parser.add_flag("--dry-run", "show what would be done; claim and start nothing")
@@ -159,10 +159,10 @@ def _dry_run(batch: Batch, store: str | None, as_json: bool) -> int:
 
     reader = ItemReader(batch.items, batch.format, batch.key)
     try:
-        seen = known(open_reader(store).ledger, batch)
+        known_items = known(open_reader(store).ledger, batch)
     except NoStore:
-        seen = {}  # nothing was ever done, and a dry run creates no store
-    selection = Selection(reader, seen)
+        known_items = {}  # nothing was ever done, and a dry run creates no store
+    selection = Selection(reader, known_items)
     command, workspaces, count = (
         CommandTemplate(batch.command, shell=batch.shell),
         ItemWorkspaces(list(batch.publish), ""),
@@ -183,11 +183,11 @@ def _dry_run(batch: Batch, store: str | None, as_json: bool) -> int:
             selection.bad.append(reader.bad(item.line, error))
     for bad in selection.bad:
         print(f"nightlatch: {bad}", file=sys.stderr)
-    for double in selection.doubles:
-        print(f"nightlatch: line {double.line}: {double.key} occurs more than once", file=sys.stderr)
+    for item in selection.duplicates:
+        print(f"nightlatch: line {item.line}: {item.key} occurs more than once", file=sys.stderr)
     print(
         f"{count} to do, {selection.skipped} done, {len(selection.in_doubt)} in doubt, {selection.doubled} repeated, "
-        f"{len(selection.bad)} unreadable" + (f", {len(selection.aside)} set aside" if selection.aside else ""),
+        f"{len(selection.bad)} unreadable" + (f", {len(selection.set_aside)} set aside" if selection.set_aside else ""),
         file=sys.stderr if as_json else sys.stdout,
     )
     return 1 if selection.bad else 0

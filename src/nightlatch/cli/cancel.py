@@ -46,5 +46,5 @@ def main(argv: list[str]) -> int:
         why = "no other try is made" if run.attempt else "it had not begun"
         if run.held is not None or run.approved:
             why = "nothing of its plan is published"
-        print(f"{title(run)} is cancelled: {why}. Again: {advice.command('retry', run.id)}")
+        print(f"{title(run)} is cancelled: {why}. To try again: {advice.command('retry', run.id)}")
     return 0

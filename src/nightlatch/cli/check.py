@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..config import crontab as crontabs
+from ..config import crontab as crontab_jobs
 from ..config import forecast, place, programs
 from ..config.load import Config, load
 from ..config.mistakes import shown
@@ -53,7 +53,7 @@ _EXAMPLES = """\
 
 
 @value(frozen=True, kw_only=True)
-class Checked:
+class JobCheck:
     """What the check found about one job."""
 
     job: Job
@@ -98,7 +98,7 @@ def main(argv: list[str]) -> int:
     if args.asleep:
         return _simulate(config, asleep.parse(args.asleep), args.json)
     job_rows, store_error = _rows(config, args.store)
-    found = _checked(config, args.store, job_rows)
+    found = _check_jobs(config, args.store, job_rows)
     if args.json:
         for one in found:
             print_json(one.facts())
@@ -109,13 +109,13 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _checked(config: Config, store: str | None, job_rows: dict[str, rows.Row]) -> list[Checked]:
+def _check_jobs(config: Config, store: str | None, job_rows: dict[str, rows.Row]) -> list[JobCheck]:
     shared = url.ledger_of(url.resolve(store)) != url.BESIDE
     path = services.of(config.path).path() or os.environ.get("PATH", os.defpath)
-    in_crontab = crontabs.still_there(config.jobs, crontab.read() or "")
+    in_crontab = crontab_jobs.jobs_still_in(config.jobs, crontab.read() or "")
     elsewhere = _elsewhere(config, store)
     return [
-        Checked(
+        JobCheck(
             job=job,
             forecast=forecast.forecast(job, clock.wall()),
             missing=programs.missing(job, path),
@@ -160,7 +160,7 @@ def _why_not_created(where: str) -> StoreUnreachable | None:
         folder = os.path.dirname(folder)
     if os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK):
         return None
-    return StoreUnreachable(f"the store cannot be made: {folder} is not a folder that you may write to")
+    return StoreUnreachable(f"the store cannot be created: {folder} is not a folder that you may write to")
 
 
 def _stage(job: Job, row: rows.Row | None) -> str:
@@ -195,7 +195,7 @@ def _how_to_start() -> str:
     return f" Start it: {serve}; at every login: {install}"
 
 
-def _show(config: Config, found: list[Checked], store: str | None, *, store_ok: bool) -> None:
+def _show(config: Config, found: list[JobCheck], store: str | None, *, store_ok: bool) -> None:
     where = url.resolve(store)
     count = f"{len(found)} job{'' if len(found) == 1 else 's'}"
     print(printable(f"{shown(config.path)}: {count}, store {hide_password(where)}, timezone {config.timezone}"))
@@ -215,28 +215,28 @@ def _show(config: Config, found: list[Checked], store: str | None, *, store_ok: 
     print(f"\n{failing if missing else 'The file is valid.'}{start if store_ok else ''}")
 
 
-def _lines(one: Checked) -> list[tuple[str, str]]:
-    tz, found = one.job.tz, [("next", "by hand only: nightlatch run " + one.job.name)]
-    if one.forecast:
-        found = [("next", ", ".join(forecast.shown(slot, tz) for slot in one.forecast.slots))]
-        if change := one.forecast.change:
+def _lines(check: JobCheck) -> list[tuple[str, str]]:
+    tz, found = check.job.tz, [("next", "by hand only: nightlatch run " + check.job.name)]
+    if check.forecast:
+        found = [("next", ", ".join(forecast.shown(slot, tz) for slot in check.forecast.slots))]
+        if change := check.forecast.change:
             way = f"clocks go {'forward' if change.by > 0 else 'back'} by {duration.show(abs(change.by))}"
             around = ", ".join(forecast.shown(slot, tz) for slot in change.slots)
             found.append(("change", f"{forecast.shown(change.at, tz)[4:14]} {way}: {around}"))
-    found.append(("needs", "; ".join(one.missing) or "all found"))
-    if one.job.schedule:
-        found += [("stage", one.stage), ("machines", one.machines), ("asleep", one.sleeping)]
-    if one.crontab:
-        found.append(("twice", f"your crontab starts it too; remove this line (crontab -e): {one.crontab}"))
-    if one.elsewhere:
-        found.append(("also in", f"{one.elsewhere}: with the same store, both count as one job. Rename one of them"))
+    found.append(("needs", "; ".join(check.missing) or "all found"))
+    if check.job.schedule:
+        found += [("stage", check.stage), ("machines", check.machines), ("asleep", check.sleeping)]
+    if check.crontab:
+        found.append(("twice", f"your crontab starts it too; remove this line (crontab -e): {check.crontab}"))
+    if check.elsewhere:
+        found.append(("also in", f"{check.elsewhere}: with the same store, both count as one job. Rename one of them"))
     return found
 
 
 def _simulate(config: Config, nap: asleep.Nap, as_json: bool) -> int:
     host, now, here = identity.host(), clock.wall(), zone.find()
     scheduled = {name: Scheduled(job, definition(job)) for name, job in config.jobs.items()}
-    simulated = [asleep.play(one, nap, host, now, here) for one in scheduled.values()]
+    simulated = [asleep.simulate(one, nap, host, now, here) for one in scheduled.values()]
     table = [["job", "slots", "on time", "late", "collapsed", "skipped", "for example"]]
     for one in filter(None, simulated):
         if as_json:
@@ -261,16 +261,16 @@ def _simulate(config: Config, nap: asleep.Nap, as_json: bool) -> int:
 def _apply(config: Config, store: str | None) -> int:
     require_person("check --apply", next(iter(config.jobs), ""), store)
     where = url.resolve(store)
-    the_store, ledger = url.connect(where), open_for(where)
-    job_rows = {cursor.job: rows.read(cursor) for cursor in the_store.cursors(list(config.jobs))}
+    connected, ledger = url.connect(where), open_for(where)
+    job_rows = {cursor.job: rows.read(cursor) for cursor in connected.cursors(list(config.jobs))}
     applied = 0
     for name, job in config.jobs.items():
         mine, row = definition(job), job_rows.get(name)
         if row is None or row.definition == mine:
             continue
-        last = Served(the_store.folder).definitions.get(name, "")
+        last = Served(connected.folder).definitions.get(name, "")
         standing = definitions.judge(row, mine, last, shared=url.ledger_of(where) != url.BESIDE)
-        JobSlots(the_store, ledger, name, person()).define(mine)
+        JobSlots(connected, ledger, name, person()).define(mine)
         applied += 1
         older = ", although another machine had a newer one" if standing == definitions.OLD else ""
         print(printable(f"{name}: this file's version is in force now{older}. On the other machines: git pull"))

@@ -50,11 +50,11 @@ def named_run(parser: Parser, argv: list[str], among: tuple[str, ...] = ()) -> t
 def run_of_job(reader: StoreReader, job: str, among: tuple[str, ...]) -> RunRow | None:
     """The run that a job's name means; None if there is no such job. Raises `UsageError` if several are possible."""
     found = [run for run in reader.ledger.runs(job=job, limit=_SEARCHED) if not run.parent]
-    meant = [run for run in found if reader.status(run) in among]
-    if len(meant) > 1:
-        each = ", ".join(run.id for run in meant)
-        raise UsageError(f"{printable(job)} has {len(meant)} runs that could be meant: name one of {each}")
-    return meant[0] if meant else found[0] if found else None
+    candidates = [run for run in found if reader.status(run) in among]
+    if len(candidates) > 1:
+        each = ", ".join(run.id for run in candidates)
+        raise UsageError(f"{printable(job)} has {len(candidates)} such runs: name one of {each}")
+    return candidates[0] if candidates else found[0] if found else None
 
 
 def decide(reader: StoreReader, run: RunRow, verb: Callable[[Ledger, str, str], RunRow]) -> RunRow:

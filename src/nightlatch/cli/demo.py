@@ -53,7 +53,7 @@ def _pages(*, browse: bool) -> int:
 
     with tempfile.TemporaryDirectory(prefix="nightlatch-demo-") as folder:
         store = f"sqlite:///{folder}/demo.db"
-        advice.about(store)  # commands on these pages are for this store, not for the user's
+        advice.choose(store)  # commands on these pages are for this store, not for the user's
         print("nightlatch: making up a night …", file=sys.stderr, flush=True)
         made_up.make(store)
         server = PagesServer(store)

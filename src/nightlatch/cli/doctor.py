@@ -84,7 +84,7 @@ def _prove(where: str, targets: list[str], as_json: bool) -> int:
         return 0 if proof.held else 1
     for promise in proof.promises:
         print(printable(f"{'held' if promise.held else 'BROKEN':<7} {promise.about:<20} {promise.found}"))
-    for name, has, found in proof.proofs:
+    for name, has, found in proof.kinds_of_proof:
         print(f"{'has' if has else 'has not':<7} {name:<20} {found}")
     for after, seconds in proof.seconds.items():
         print(f"took    {'takeover':<20} {seconds:.2f} s after a holder was {after}")
@@ -106,7 +106,7 @@ def findings(where: str) -> Iterator[Finding]:
         yield fail("store", hide_password(where), str(error))
         return
     if is_new:
-        yield ok("store", "there was none: it is made now")
+        yield ok("store", "there was none: it was created now")
     yield ok("store", f"{store.url} (id {store_id[:8]}, opened in {took * 1000:.0f} ms)")
     scheme = url.scheme_of(where)
     if scheme and scheme.checkup:
@@ -118,7 +118,7 @@ def _machine() -> Iterator[Finding]:
     yield ok("python", f"{sys.version.split()[0]}, SQLite {sqlite3.sqlite_version}")
     yield ok("clock", f"{clock.now():.0f} s since boot, sleep included")
     if clock.wall() < 1_700_000_000:
-        yield fail("wall clock", time.ctime(), "set the clock: tokens are at least its milliseconds")
+        yield fail("wall clock", time.ctime(), "set the clock: new tokens are derived from it")
     if sys.platform == "linux":
         if identity.boot() and identity.machine() != identity.boot():
             yield ok("identity", f"machine {identity.machine()[:8]}, boot {identity.boot()[:8]}")
@@ -157,8 +157,8 @@ def _proofs() -> Finding:
     if cgroup.possible():
         return ok("proofs", f"{have}, a cgroup for each run")
     cure = (
-        "a process that clears its environment and closes the lock is not found, one that hides its memory delays a "
-        "takeover to the TTL. A cgroup finds both: systemd-run --user --scope -p Delegate=yes nightlatch …, or as root"
+        "a process that clears its environment and closes the lock is missed, one that hides its memory delays a "
+        "takeover to the TTL. With cgroups both are found: systemd-run --user --scope -p Delegate=yes nightlatch …"
     )
     return ok("proofs", f"{have}; no cgroup can be made here", cure)
 

@@ -11,7 +11,7 @@ from ..system import clock
 from .doctor import Finding, fail, ok, warn
 
 _OLDEST = 14  # the oldest major version that still gets fixes
-_SKEW = 5.0  # seconds between this machine's clock and the server's that deserve a warning
+_SKEW = 5.0  # seconds between this machine's clock and the server's that cause a warning
 
 
 def findings(url: str) -> Iterator[Finding]:
@@ -34,7 +34,7 @@ def findings(url: str) -> Iterator[Finding]:
 def _version(settings: dict[str, str]) -> Finding:
     found = f"PostgreSQL {settings['server_version']}"
     if int(settings["server_version_num"]) // 10000 < _OLDEST:
-        return warn("server", found, f"its makers no longer fix it: upgrade to {_OLDEST} or newer")
+        return warn("server", found, f"it no longer gets fixes: upgrade to {_OLDEST} or newer")
     return ok("server", found)
 
 
@@ -101,5 +101,5 @@ def _pooler(database: PostgresDatabase) -> Finding:
     finally:
         wire.close()
     if direct:
-        return ok("pooler", "none: waiters hear of a release at once")
+        return ok("pooler", "none: waiters notice a release at once")
     return ok("pooler", f"there is one: waiters poll every {database.poll_every * 1000:.0f} ms")

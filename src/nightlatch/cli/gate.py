@@ -72,11 +72,11 @@ def main(argv: list[str]) -> int:
         raise UsageError("--table and --name are for install and remove")
     gate = _inspectable(args.target)
     if args.verb == "show":
-        seen = gate_view(gate, args.target)
+        view = gate_view(gate, args.target)
         if args.json:
-            print_json(seen.facts())
+            print_json(view.facts())
         else:
-            _show(seen)
+            _show(view)
         return 0
     store = url.connect(args.store)
     adopted = gate.adopt(store.id)
@@ -92,7 +92,7 @@ def _forget(args: Namespace) -> int:
     gate_url = args.target if "://" in args.target else gates.at(args.target).url
     if not url.connect(args.store).unregister(args.lease, gate_url):
         raise UsageError(f"{gate_url} is not registered under {args.lease}; use the URL that the error message shows")
-    print(f"{printable(gate_url)} is no longer sealed by holders of {args.lease}")
+    print(f"holders of {args.lease} no longer seal {printable(gate_url)}")
     return 0
 
 
@@ -101,7 +101,7 @@ def _install_hook(repository: str, branches: list[str]) -> int:
 
     if not branches:
         raise UsageError("which branch? nightlatch gate install-hook REPO --branch main")
-    print(f"{install(repository, branches)}: pushes to {', '.join(branches)} need their fence from now on")
+    print(f"{install(repository, branches)}: from now on, pushes to {', '.join(branches)} must go through the gate")
     return 0
 
 
@@ -117,42 +117,42 @@ def _in_database(args: Namespace) -> gates.Sql:
 
 def _install(gate: gates.Sql, tables: list[str]) -> int:
     gate.install(*tables)
-    print(f"{gate.url}: {', '.join(tables) or 'no table'} guarded" + ("" if tables else "; it is ready for use"))
+    print(f"{gate.url}: " + (f"{', '.join(tables)} guarded" if tables else "ready for use; no table is guarded"))
     return 0
 
 
 def _remove(gate: gates.Sql, tables: list[str]) -> int:
     removed = gate.remove(*tables)
     if tables and not removed:
-        raise UsageError(f"{gate.url} does not guard {', '.join(tables)}; nightlatch gate show lists what it does")
-    print(f"{gate.url}: {', '.join(removed) or 'no table'} no longer guarded; the marks stay")
+        raise UsageError(f"{gate.url} does not guard {', '.join(tables)}; to list its tables: nightlatch gate show")
+    print(f"{gate.url}: {', '.join(removed) or 'no table'} no longer guarded; the marks are kept")
     return 0
 
 
 def _inspectable(target: str) -> Inspectable:
     gate = gates.at(target)
     if not hasattr(gate, "standing"):
-        raise UsageError(f"{target} is a gate that cannot be inspected from here")
+        raise UsageError(f"{target} is a gate that cannot be inspected: it keeps no marks that can be read")
     return cast("Inspectable", gate)
 
 
-def _show(seen: GateView) -> None:
-    print(f"gate     {printable(seen.url)}")
-    if not seen.marks:
-        absent = ", nor does it exist" if seen.missing else ""
-        target = printable(seen.target)
-        print(f"no mark  no holder of a lease has sealed or written {target} yet{absent}: it keeps nobody out")
-        print(f"         to protect it: {advice.text(seen.fence)}")
-    for name, found in seen.marks.items():
+def _show(view: GateView) -> None:
+    print(f"gate     {printable(view.url)}")
+    if not view.marks:
+        absent = " (it does not exist)" if view.missing else ""
+        target = printable(view.target)
+        print(f"no mark  no holder of a lease has sealed or written {target} yet{absent}: it refuses nobody")
+        print(f"         to protect it: {advice.text(view.fence)}")
+    for name, found in view.marks.items():
         print(
             f"mark     {printable(name)}  token {found.mark.token}  {printable(found.by)}  since {_time(found.at)}  "
             f"store {printable(found.mark.store[:8])}"
         )
-    for table in seen.tables:
+    for table in view.tables:
         print(f"guards   {printable(table)}")
-    for one in seen.unguarded:
-        print(f"open     {printable(one.table)}  added since: {advice.text(one.install)}")
-    for refusal in seen.refusals:
+    for one in view.unguarded:
+        print(f"open     {printable(one.table)}  not guarded yet: {advice.text(one.install)}")
+    for refusal in view.refusals:
         why = f"the mark had token {refusal.current}" if refusal.current else "fenced from another store"
         write = f"{printable(refusal.name)}  token {refusal.offered}  {printable(refusal.by)}"
         print(f"refused  {write}  at {_time(refusal.at)}  ({why})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ..config import crontab as crontabs
+from ..config import crontab as crontab_jobs
 from ..config import template
 from ..config.load import load
 from ..config.mistakes import shown
@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     if os.path.exists(path):
         raise UsageError(f"{shown(path)} already exists: edit it, then nightlatch check")
     lines = _crontab(args.file, os.path.dirname(path)) if args.from_crontab else []
-    jobs = [text for line in lines for text in (*crontabs.toml(line), "")]
+    jobs = [text for line in lines for text in (*crontab_jobs.toml(line), "")]
     text = template.new(
         store=without_password(args.store or "") or _remote(),
         default=url.default(),
@@ -74,7 +74,7 @@ def _remote() -> str:
     return "" if code else "git+origin"
 
 
-def _crontab(file: str | None, folder: str) -> list[crontabs.CrontabLine]:
+def _crontab(file: str | None, folder: str) -> list[crontab_jobs.CrontabLine]:
     system = bool(file) and os.path.abspath(str(file)).startswith("/etc/cron")
     if file == "-":
         text: str | None = sys.stdin.read()
@@ -88,10 +88,10 @@ def _crontab(file: str | None, folder: str) -> list[crontabs.CrontabLine]:
         text = crontab.read()
     if text is None:
         raise UsageError("`crontab -l` does not work here: name a file, nightlatch init --from-crontab FILE")
-    return crontabs.read(text, home=os.path.expanduser("~"), folder=folder, system=system)
+    return crontab_jobs.read(text, home=os.path.expanduser("~"), folder=folder, system=system)
 
 
-def _count(lines: list[crontabs.CrontabLine]) -> str:
+def _count(lines: list[crontab_jobs.CrontabLine]) -> str:
     jobs = sum(not line.why_not for line in lines)
     rest = len(lines) - jobs
     return f"{jobs} job{'' if jobs == 1 else 's'}" + (
@@ -99,10 +99,10 @@ def _count(lines: list[crontabs.CrontabLine]) -> str:
     )
 
 
-def _explain(lines: list[crontabs.CrontabLine]) -> None:
+def _explain(lines: list[crontab_jobs.CrontabLine]) -> None:
     for line in lines:
         if line.why_not:
-            print(printable(f"line {line.number} is not a job here: {line.why_not}"))
+            print(printable(f"line {line.number} did not become a job: {line.why_not}"))
             print(printable(f"  {line.text}"))
     jobs = [line for line in lines if not line.why_not]
     if jobs:

@@ -74,7 +74,7 @@ def _main(argv: list[str]) -> int:
     parser.add_flag("--json", "print JSON; for a list one object per line")
     args = parser.parse_args(argv)
     if args.verb == "list" and args.name:
-        raise UsageError(f"list shows them all; for one: {advice.command('lease', 'show', args.name)}")
+        raise UsageError(f"`lease list` takes no name; for one lease: {advice.command('lease', 'show', args.name)}")
     named = args.name or os.environ.get("NIGHTLATCH_LEASE", "")
     if args.verb != "list" and not named:
         raise UsageError(f"which lease? nightlatch lease {args.verb} NAME")
@@ -151,26 +151,24 @@ def _release(store: Store, args: Namespace) -> int:
 
 
 def _show(store: Store, args: Namespace) -> int:
-    seen = lease_views.lease(store, args.name)
-    if seen is None:
-        raise UsageError(
-            f"there is no lease {args.name} in {store.url}: {advice.command('lease', 'list')} shows those there are"
-        )
+    view = lease_views.lease(store, args.name)
+    if view is None:
+        raise UsageError(f"there is no lease {args.name} in {store.url}: {advice.command('lease', 'list')} lists all")
     if args.json:
-        print_json(seen.facts())
+        print_json(view.facts())
         return 0
-    for word, text in _lines(seen, store.folder):
+    for word, text in _lines(view, store.folder):
         print(f"{word:<7}{printable(text)}")
     return 0
 
 
 def _list(store: Store, args: Namespace) -> int:
     cells = []
-    for seen in lease_views.every(store):
-        record = seen.record
+    for view in lease_views.every(store):
+        record = view.record
         if args.json:
-            print_json(seen.facts())
-        left_behind = f"; {seen.left_behind} begun and not ended" if seen.left_behind else ""
+            print_json(view.facts())
+        left_behind = f"; {view.left_behind} begun and not ended" if view.left_behind else ""
         status = held.ending(record) if record.grant else f"free since {held.time_of(record.until)}"
         cells.append([record.name, str(record.token), str(record.holder) if record.grant else "", status + left_behind])
     if not args.json:
@@ -200,8 +198,8 @@ def _grant(args: Namespace) -> str:
     return str(grant)
 
 
-def _lines(seen: LeaseView, folder: str) -> list[tuple[str, str]]:
-    record = seen.record
+def _lines(view: LeaseView, folder: str) -> list[tuple[str, str]]:
+    record = view.record
     lines = [("lease", record.name), ("token", str(record.token))]
     if record.grant:
         lines += [
@@ -209,13 +207,13 @@ def _lines(seen: LeaseView, folder: str) -> list[tuple[str, str]]:
             ("since", held.time_of(record.since)),
             ("until", held.ending(record).removeprefix("until ")),
         ]
-        if seen.holder_gone:
-            lines += [("taken", "by the next start here, at once: its holder is gone")]
+        if view.holder_gone:
+            lines += [("taken", "at once, by the next start here: its holder is gone")]
         elif record.left is None:
             lines += [("taken", held.takeover(record, folder))]
     else:
         lines += [("free", f"since {held.time_of(record.until)}; last held by {record.holder}")]
-    for each in seen.begun:
+    for each in view.begun:
         one = each.begun
         began = f"{one.key}, attempt {one.attempt} on {one.host}, token {one.token}"
         decide = f"not ended. Decide: {advice.text(each.resolve)}" if each.resolve else "at work"
@@ -224,7 +222,7 @@ def _lines(seen: LeaseView, folder: str) -> list[tuple[str, str]]:
         lines += [
             (
                 "beside",
-                f"{record.holder.unproven}: left by the holder before, and not proven gone when its TTL had passed",
+                f"{record.holder.unproven}: left by the previous holder, and not proven gone when its TTL had passed",
             )
         ]
     return lines

@@ -15,7 +15,7 @@ from . import screen
 Paint = Callable[..., str]
 
 WIDE = 100  # columns from which a reason fits into its row
-_MARKS = {  # mark → (sign, the same in ASCII, colour)
+_MARKS = {  # mark → (sign, its ASCII form, colour)
     rows.DOUBT: ("?", "?", screen.MAGENTA), rows.PERSON: ("!", "!", screen.YELLOW), rows.BROKEN: ("✗", "x", screen.RED),
     rows.WORKS: ("●", "*", screen.CYAN), rows.WELL: ("✓", "+", screen.GREEN), rows.WAITS: ("◇", "-", screen.DIM),
 }  # fmt: skip

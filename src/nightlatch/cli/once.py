@@ -122,7 +122,7 @@ def _probe_words(line: str) -> tuple[str, ...]:
     import shutil
 
     if not shutil.which(words[0]):  # fail now, not when the probe is needed
-        raise UsageError(f"--probe {line!r}: there is no command {words[0]} here, or it cannot be executed (chmod +x)")
+        raise UsageError(f"--probe {line!r}: there is no command {words[0]}, or it is not executable (chmod +x)")
     return words
 
 

@@ -22,7 +22,7 @@ port first (ssh -L 4747:127.0.0.1:4747 HOST)."""
 
 _EXAMPLES = """\
   nightlatch open
-  nightlatch open --read-only --print        # for a wall or a phone: it may look, and change nothing
+  nightlatch open --read-only --print        # for a wall screen or a phone: it cannot change anything
   nightlatch open --metrics > token          # for Prometheus: authorization, credentials_file
   nightlatch open --revoke                   # end every session"""
 

@@ -13,8 +13,8 @@ from .only_people import require_person
 from .stage_change import change, meaning, named_job
 
 _PURPOSE = """\
-Move a job one stage up: from manual to supervised, or from supervised to unattended. It prints the evidence. If some
-is missing, it says what, changes nothing and exits with 77.
+Move a job one stage up: from manual to supervised, or from supervised to unattended. The command prints
+the evidence. If some is missing, it says what, changes nothing and exits with 77.
 
 The job needs clean runs in its current stage and definition: 1 as manual, 3 as supervised, or as promote_after says. A
 clean run succeeded at the first attempt, left no process behind, and was approved if it was held. There must also be no

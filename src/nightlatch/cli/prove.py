@@ -43,14 +43,14 @@ class Promise:
 class Proof:
     """The findings.
 
-    `proofs`: how this machine can prove that processes are gone. `seconds`: how long each takeover took, by what had
-    happened to the holder.
+    `kinds_of_proof`: how this machine can prove that processes are gone. `seconds`: how long each takeover took, by
+    what had happened to the holder.
     """
 
     def __init__(self, store: str) -> None:
         self.store = store
         self.promises: list[Promise] = []
-        self.proofs = proofs.proofs()
+        self.kinds_of_proof = proofs.kinds()
         self.seconds: dict[str, float] = {}
         self.left: list[str] = []  # what could not be cleaned up
 
@@ -67,7 +67,7 @@ class Proof:
             "store": self.store,
             "held": self.held,
             "promises": [dict(vars(promise)) for promise in self.promises],
-            "proofs": [{"proof": name, "has": has, "found": found} for name, has, found in self.proofs],
+            "proofs": [{"proof": name, "has": has, "found": found} for name, has, found in self.kinds_of_proof],
             "takeover": {after: round(seconds, 3) for after, seconds in self.seconds.items()},
             "left": self.left,
         }
@@ -123,17 +123,19 @@ class _Trial:
         self.proof.seconds["frozen"] = clock.now() - began
         self.proof.add("token", newer > token, f"{newer} after {token}: tokens only rise")
         ben.go_on()
-        bens = ben.receive()
+        new_report = ben.receive()
         ann.thaw()
         ann.go_on()
-        anns = ann.receive()
-        for place, (stale, why), (new, error) in zip(self.places, anns["targets"], bens["targets"], strict=True):
+        stale_report = ann.receive()
+        for place, (stale, why), (new, error) in zip(
+            self.places, stale_report["targets"], new_report["targets"], strict=True
+        ):
             last = place.read()
             held = new == LANDED and stale == REFUSED and last == "Ben"
             self.proof.add(place.target, held, _finding(stale, why, new, error, last))
         for what in (RENEWAL, DONE_KEY):
-            stale, why = anns["store"][what]
-            new, error = bens["store"][what]
+            stale, why = stale_report["store"][what]
+            new, error = new_report["store"][what]
             self.proof.add(
                 f"store, {what}", stale == REFUSED and new == LANDED, _finding(stale, why, new, error, "Ben")
             )
@@ -280,5 +282,5 @@ def _finding(stale: str, why: str, new: str, error: str, last: str) -> str:
     if new != LANDED:
         return f"the new holder's own write {new}: {error}"
     if stale == REFUSED:
-        return f"the stale write was refused: {why}" if last == "Ben" else f"refused, but {last or 'nothing'} is there"
-    return "THE STALE WRITE LANDED" if stale == LANDED else f"the stale write failed otherwise: {why}"
+        return f"the stale write was refused: {why}" if last == "Ben" else f"refused, but it holds {last or 'nothing'}"
+    return "THE STALE WRITE LANDED" if stale == LANDED else f"the stale write failed for another reason: {why}"

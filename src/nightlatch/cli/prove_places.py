@@ -19,10 +19,10 @@ PREFIX = "nightlatch-prove-"
 
 
 def places(targets: list[str], number: str) -> list[TrialPlace]:
-    return [beside(target, f"{number}-{index}") for index, target in enumerate(targets, 1)]
+    return [trial_place(target, f"{number}-{index}") for index, target in enumerate(targets, 1)]
 
 
-def beside(target: str, number: str) -> TrialPlace:
+def trial_place(target: str, number: str) -> TrialPlace:
     """The place beside `target` in the proof `number`; nothing is created yet."""
     if target.startswith("git+"):
         return _BranchPlace(target, number)

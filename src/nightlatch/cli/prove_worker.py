@@ -19,15 +19,15 @@ RENEWAL, DONE_KEY = "its renewal", "its done key"  # what a worker writes to the
 
 def work(worker: str, name: str, number: str, ttl: float, targets: list[str]) -> None:
     store = url.connect()
-    trials = places(targets, number)
-    gates = [place.gate() for place in trials]
+    trial_places = places(targets, number)
+    gates = [place.gate() for place in trial_places]
     with Lease(store, name, ttl=ttl, wait=60.0, gates=gates) as lease:
         lease.check()
         mark, grant = lease.mark, lease.grant
         _report({"token": mark.token})
         sys.stdin.readline()  # the first worker is frozen here, between its check and its write
         outcomes = [
-            _outcome(partial(place.write, gate, mark, worker)) for place, gate in zip(trials, gates, strict=True)
+            _outcome(partial(place.write, gate, mark, worker)) for place, gate in zip(trial_places, gates, strict=True)
         ]
         _report(
             {

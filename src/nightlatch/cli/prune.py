@@ -45,21 +45,21 @@ def main(argv: list[str]) -> int:
     reader = open_reader(args.store, listing=True)
     if not args.dry_run:
         pruning.sweep()
-    gone = pruning.prune(reader.store, open_for(reader.url), keep, person(), dry=args.dry_run)
+    removed = pruning.prune(reader.store, open_for(reader.url), keep, person(), dry=args.dry_run)
     if args.json:
-        lists = {"runs": list(gone.runs), "outputs": list(gone.outputs), "workspaces": list(gone.workspaces)}
-        print_json({"version": 1, "dry_run": args.dry_run, "keep": keep, "entries": gone.entries,
-                    "slots": gone.slots, **lists})  # fmt: skip
+        lists = {"runs": list(removed.runs), "outputs": list(removed.outputs), "workspaces": list(removed.workspaces)}
+        print_json({"version": 1, "dry_run": args.dry_run, "keep": keep, "entries": removed.entries,
+                    "slots": removed.slots, **lists})  # fmt: skip
         return 0
-    if not (gone.runs or gone.entries or gone.slots or gone.outputs or gone.workspaces):
+    if not (removed.runs or removed.entries or removed.slots or removed.outputs or removed.workspaces):
         print(f"nothing is older than {duration.show(keep)}")
         return 0
     counts = (
-        (len(gone.runs), "run"),
-        (gone.entries, "journal entr"),
-        (gone.slots, "slot record"),
-        (len(gone.outputs), "kept output"),
-        (len(gone.workspaces), "workspace"),
+        (len(removed.runs), "run"),
+        (removed.entries, "journal entr"),
+        (removed.slots, "slot record"),
+        (len(removed.outputs), "kept output"),
+        (len(removed.workspaces), "workspace"),
     )
     parts = ", ".join(_count(number, word) for number, word in counts if number)
     verb = "would be removed" if args.dry_run else "removed"

@@ -61,7 +61,7 @@ def _check_folder(target: str, *, make: bool) -> None:
     if "://" in target or os.path.lexists(folder):
         return
     if not make:
-        raise UsageError(f"the folder {folder} does not exist: add --parents to make it, or correct DST")
+        raise UsageError(f"the folder {folder} does not exist: add --parents to create it, or correct DST")
     os.makedirs(folder, exist_ok=True)
 
 

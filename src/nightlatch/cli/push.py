@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
         "remote", metavar="REMOTE", nargs="?", default="origin", help="a remote or a URL (default origin)"
     )
     parser.add_argument(
-        "branch", metavar="BRANCH", nargs="?", default="", help="the branch (default, or HEAD: the current one)"
+        "branch", metavar="BRANCH", nargs="?", default="", help="the branch (default: the current one, as with HEAD)"
     )
     parser.add_argument("--done", metavar="KEY", help="mark this key done with the push")
     parser.add_argument("--scope", help="scope of the key (default: the lease's name)")

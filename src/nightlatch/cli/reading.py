@@ -15,11 +15,11 @@ from ..system import clock
 
 
 def open_reader(store: str | None, *, listing: bool = False) -> StoreReader:
-    """Read the store that `--store` names, else the one that applies here. `listing`: see `_explained`."""
+    """Read the store that `--store` names, else the one that applies here. `listing`: see `_with_advice`."""
     try:
         return StoreReader(url.resolve(store))
     except NoStore as error:
-        raise _explained(error, store, listing) from None
+        raise _with_advice(error, store, listing) from None
 
 
 def existing(store: str | None, *, listing: bool = False) -> str:
@@ -28,16 +28,16 @@ def existing(store: str | None, *, listing: bool = False) -> str:
     try:
         reader.existing(where)
     except NoStore as error:
-        raise _explained(error, store, listing) from None
+        raise _with_advice(error, store, listing) from None
     return where
 
 
-def _explained(error: NoStore, store: str | None, listing: bool) -> NoStore:
-    """Add advice to it. A command that only lists (`listing`) exits with 0 before the default store's first use."""
+def _with_advice(error: NoStore, store: str | None, listing: bool) -> NoStore:
+    """The error with advice. A command that only lists (`listing`) exits with 0 if the default store was never used."""
     named = "--store" if store else url.ENV if os.environ.get(url.ENV) else ""
     which = f", which {named} names: is that what you meant?" if named else " yet."
     words = ("serve",) if place.find() else ("run", "hello", "--", "echo", "hello")
-    first = f"The first run makes it: {advice.command(*words)}"
+    first = f"The first run creates it: {advice.command(*words)}"
     other = "" if named else "; if your runs are in another store, name it: --store URL"
     error.args = (f"{error}{which} {first}{other}; all commands: nightlatch --help",)
     if listing and not named:

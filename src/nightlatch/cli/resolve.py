@@ -35,9 +35,9 @@ give-up  for an item of a batch: set it aside for good. It is not done, and not 
 
 WHAT is a run, the beginning of its id, or its job; or the key of an effect, of an item, or of a run that another
 machine began and this one has no record of. If several things match, a command for each is printed. Without OUTCOME,
-the known facts and the choices are printed. The journal records your name. This takes the lease
-of the batch or the effect for a moment; for a run, that of its job, if the outcome is `done`, the run has lapsed, or
-the store is a git store."""
+the known facts and the choices are printed. The journal records your name. The command takes a lease for a moment:
+that of the batch or the effect; for a run that of its job, if the outcome is `done`, the run has lapsed, or the store
+is a git store."""
 
 _EXAMPLES = """\
   nightlatch resolve 7k3f
@@ -88,7 +88,7 @@ def main(argv: list[str]) -> int:
     if not found and not run and unscoped:
         run = run_of_job(reader, args.what, NEEDS_DECISION)
     run_waits = run is not None and reader.status(run) in NEEDS_DECISION
-    if args.outcome == effects.GIVE_UP and not args.batch and not any(one.batch for one in found):
+    if args.outcome == effects.GIVE_UP and not args.batch and not any(case.batch for case in found):
         raise UsageError(f"{effects.GIVE_UP} is for an item of a batch: name the batch, --batch NAME")
     if len(found) + run_waits > 1:
         raise _several(args.what, found, run if run_waits else None)
@@ -99,25 +99,25 @@ def main(argv: list[str]) -> int:
     return _decide_elsewhere(reader, args)
 
 
-def _decide(reader: StoreReader, one: OpenDecision, args: Namespace) -> int:
+def _decide(reader: StoreReader, case: OpenDecision, args: Namespace) -> int:
     if not args.outcome:
-        why = printable(one.reason) or "only the outside world shows more"
-        choices = [(one.resolve(word), what) for word, what in _CHOICES]
-        if one.batch:
-            choices.append((one.resolve(effects.GIVE_UP), "set it aside for good"))
-        waiting = sum(other.count for other in open_decisions.items(reader, batch=one.batch)) if one.batch else 0
+        why = printable(case.reason) or "check in the outside world what it did"
+        choices = [(case.resolve(word), what) for word, what in _CHOICES]
+        if case.batch:
+            choices.append((case.resolve(effects.GIVE_UP), "set it aside for good"))
+        waiting = sum(other.count for other in open_decisions.items(reader, batch=case.batch)) if case.batch else 0
         if waiting > 1:
-            all_items = advice.to("resolve", "--all", "again", "--batch", one.batch)
-            choices.append((all_items, f"all {waiting} of the batch that wait"))
-        return _offer(f"{printable(one.title)} is {one.status}: {why}", choices, one.facts() if args.json else None)
+            all_items = advice.to("resolve", "--all", "again", "--batch", case.batch)
+            choices.append((all_items, f"decide all {waiting} open items of the batch"))
+        return _offer(f"{printable(case.title)} is {case.status}: {why}", choices, case.facts() if args.json else None)
     status = decide.resolve_open(
-        one.key, args.outcome, person(), of_batch=one.batch, job=one.job, scope=one.scope, seen=one.changed,
+        case.key, args.outcome, person(), of_batch=case.batch, job=case.job, scope=case.scope, began=case.changed,
         store=reader.store, where=reader.url, wait=args.wait,
     )  # fmt: skip
     if args.json:
-        print_json({**one.facts(), "status": status})
+        print_json({**case.facts(), "status": status})
     else:
-        print(f"{printable(one.title)} is {status}" + (": the next start does it" if status == effects.FAILED else ""))
+        print(f"{printable(case.title)} is {status}" + (": the next start does it" if status == effects.FAILED else ""))
     return 0
 
 
@@ -144,8 +144,8 @@ def _decide_elsewhere(reader: StoreReader, args: Namespace) -> int:
         subject = (
             f"no item {what} of the batch {args.batch}" if args.batch else f"no run of {args.job} with the key {what}"
         )
-    look = f"What does: {advice.command('status')}; all runs: {advice.command('runs')}"
-    nothing = f"{printable(subject)} waits for a decision. {look}"
+    look = f"To see what needs one: {advice.command('status')}; all runs: {advice.command('runs')}"
+    nothing = f"{printable(subject)} needs a decision. {look}"
     if args.batch and args.outcome:  # an item that failed or was given up is not an open decision, but can be decided
         try:
             return _decide(reader, OpenDecision(key=what, status="", changed=0.0, batch=args.batch), args)
@@ -165,8 +165,8 @@ def _decide_elsewhere(reader: StoreReader, args: Namespace) -> int:
 
 def _several(what: str, found: list[OpenDecision], run: RunRow | None) -> UsageError:
     # `whole` names the scope even of a store-wide effect: without it that command would match several again.
-    each = [*([advice.to("resolve", run.id)] if run else []), *(one.resolve(whole=True) for one in found)]
-    return UsageError(f"several wait for a decision under {printable(what)!r}: " + "; ".join(map(advice.text, each)))
+    each = [*([advice.to("resolve", run.id)] if run else []), *(case.resolve(whole=True) for case in found)]
+    return UsageError(f"several things named {printable(what)!r} need a decision: " + "; ".join(map(advice.text, each)))
 
 
 def _decide_run(reader: StoreReader, run: RunRow, args: Namespace) -> int:

@@ -12,7 +12,7 @@ from ..core.options import RUN
 from ..core.target import Command, Function
 from ..errors import Busy, Error, InDoubt, Stop, UsageError
 from ..runtime.shared import verdict
-from ..runtime.shared.job import go_home, now, read
+from ..runtime.shared.job import go_home, read, with_newest_slot
 from . import verdict_line
 from .arguments import Namespace, Parser, split_command
 
@@ -113,18 +113,18 @@ def _job(args: Namespace, command: list[str]) -> Job:
         import json
 
         with open(args.packed, encoding="utf-8") as file:
-            return now(unpack(json.load(file)))
+            return with_newest_slot(unpack(json.load(file)))
     values = args.present(OPTIONS)
     if not command and (config := place.find()):
         from .configured import configured
 
         return configured(config, args.name, values)
-    job = now(read(args.name, Command(words=tuple(command)), values, RUN))
-    name_timeout(args, values)
+    job = with_newest_slot(read(args.name, Command(words=tuple(command)), values, RUN))
+    print_default_timeout(args, values)
     return job
 
 
-def name_timeout(args: Namespace, values: dict[str, object]) -> None:
+def print_default_timeout(args: Namespace, values: dict[str, object]) -> None:
     """Print the timeout that applies if none was given."""
     if "timeout" not in values and not args.dry_run and not args.quiet and sys.stderr.isatty():
         bound = OPTIONS["timeout"].written

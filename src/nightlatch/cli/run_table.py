@@ -28,18 +28,19 @@ def lines(runs: Sequence[RunView], undecided: Sequence[OpenDecision] = ()) -> li
     return screen.columns(cells, elastic=(2, 4), colours=[colour_of(row[0]) for row in cells])
 
 
-def _run(seen: RunView) -> list[str]:
-    return [seen.status, seen.run.job, seen.key, _when(seen), seen.note, advice.text(seen.next)]
+def _run(view: RunView) -> list[str]:
+    return [view.status, view.run.job, view.key, _when(view), view.note, advice.text(view.next)]
 
 
-def _undecided(one: OpenDecision) -> list[str]:
-    what = f"{one.count} items" if one.count > 1 else one.key
-    return [one.status, one.of, what, screen.ago(one.changed), one.note, advice.text(one.resolve())]
+def _undecided(decision: OpenDecision) -> list[str]:
+    what = f"{decision.count} items" if decision.count > 1 else decision.key
+    changed, command = screen.ago(decision.changed), advice.text(decision.resolve())
+    return [decision.status, decision.of, what, changed, decision.note, command]
 
 
-def _when(seen: RunView) -> str:
-    if seen.running_since is not None:
-        return f"for {duration.show(max(clock.wall() - seen.running_since, 1))}"
-    if seen.status == statuses.WAITING and seen.run.due is not None:
-        return f"due {screen.until(seen.run.due)}"
-    return screen.ago(seen.run.changed)
+def _when(view: RunView) -> str:
+    if view.running_since is not None:
+        return f"for {duration.show(max(clock.wall() - view.running_since, 1))}"
+    if view.status == statuses.WAITING and view.run.due is not None:
+        return f"due {screen.until(view.run.due)}"
+    return screen.ago(view.run.changed)

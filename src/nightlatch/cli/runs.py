@@ -33,12 +33,12 @@ def main(argv: list[str]) -> int:
     if args.limit < 1:
         raise UsageError(f"--limit {args.limit}: give a number of at least 1")
     reader = open_reader(args.store, listing=True)
-    seen = recent(reader, job=args.job, status=args.status, since=since_of(args.since), limit=args.limit + 1)
+    views = recent(reader, job=args.job, status=args.status, since=since_of(args.since), limit=args.limit + 1)
     if args.json:
-        for one in seen[: args.limit]:
+        for one in views[: args.limit]:
             print_json(one.facts())
     else:
-        print("\n".join(run_table.lines(seen[: args.limit])) or "no such runs")
-    if len(seen) > args.limit:
+        print("\n".join(run_table.lines(views[: args.limit])) or "no such runs")
+    if len(views) > args.limit:
         print(f"nightlatch: there are more: --limit {args.limit * 2} shows them", file=sys.stderr)
     return 0

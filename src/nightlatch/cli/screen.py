@@ -134,11 +134,11 @@ def figures(rows: Sequence[Sequence[str]], left: Iterable[int] = (0,)) -> list[s
     over = sum(widths) + len(_GAP) * len(widths) - width()
     if over > 0:
         widths[0] = max(widths[0] - over, _NARROWEST)
-    names = set(left)
+    left_aligned = set(left)
     return [
         _GAP
         + _GAP.join(
-            f"{cut(cell, size):<{size}}" if index in names else f"{cell:>{size}}"
+            f"{cut(cell, size):<{size}}" if index in left_aligned else f"{cell:>{size}}"
             for index, (cell, size) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
         for row in rows

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
-from ..config import crontab as crontabs
+from ..config import crontab as crontab_jobs
 from ..config import place
 from ..config.load import Config, alerts_of, load
-from ..config.settings import meant
+from ..config.settings import absolute_store
 from ..core.printable import printable
 from ..observe.traces.export import is_wanted
-from ..scheduler.beside import Beside
 from ..scheduler.serve import Server
+from ..scheduler.side_process import SideProcess
 from ..store import url
 from ..system import crontab
 from .arguments import Parser
@@ -54,17 +54,17 @@ def main(argv: list[str]) -> int:
         where = url.resolve(args.store)
         return pages_server(where, port=args.port, read_only=args.read_only).run(report, child=args.child)
     jobs_server = server(args.store)
-    for name, line in crontabs.still_there(load(place.find()).jobs, crontab.read() or "").items():
+    for name, line in crontab_jobs.jobs_still_in(load(place.find()).jobs, crontab.read() or "").items():
         print(f"nightlatch: {name} runs twice: your crontab starts it too. Remove this line (crontab -e): "
               f"{printable(line)}", file=sys.stderr)  # fmt: skip
-    beside = [
-        Beside(args.store, "alerts", "send", "--follow", wanted=lambda: alerts_of(place.find())),
-        Beside(args.store, "traces", "send", "--follow", wanted=lambda: is_wanted(os.environ)),
+    side_processes = [
+        SideProcess(args.store, "alerts", "send", "--follow", wanted=lambda: alerts_of(place.find())),
+        SideProcess(args.store, "traces", "send", "--follow", wanted=lambda: is_wanted(os.environ)),
     ]
     if not args.no_pages:
         port = ["--port", str(args.port)] if args.port is not None else []
-        beside.append(Beside(args.store, "serve", "--only-pages", "--child", *port))
-    return jobs_server.serve(beside)
+        side_processes.append(SideProcess(args.store, "serve", "--only-pages", "--child", *port))
+    return jobs_server.serve(side_processes)
 
 
 def server(store: str | None) -> Server:
@@ -84,7 +84,7 @@ def pages_server(where: str, *, port: int | None = None, read_only: bool = False
 
     settings: PagesSettings = place.settings("", "pages").get("pages") or PagesSettings()
     return PagesServer(
-        meant(where, os.getcwd()),
+        absolute_store(where, os.getcwd()),
         port=settings.port if port is None else port,
         read_only=read_only,
         url=settings.url,

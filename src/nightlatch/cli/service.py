@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
     parser.add_flag("--json", "status: print one JSON object")
     args = parser.parse_args(argv)
     if args.verb != "install" and not place.find():
-        raise BadConfig("which service? Change to the folder of its nightlatch.toml, or name that: --config FILE")
+        raise BadConfig("which service? Change to the folder of its nightlatch.toml, or name the file: --config FILE")
     service = services.of(place.require())
     if args.verb == "status":
         return _status(service, args.json)
@@ -72,7 +72,7 @@ def _install(service: Service, store: str | None) -> int:
         last = next(line for line in service.log(since, 50) if _SERVING in line)
         print(printable(f"{service.name} runs: {last.removeprefix('nightlatch: ')}"))
         return 0
-    print(f"nightlatch: {service.name} does not serve {len(config.jobs)} jobs yet; its log ends with:", file=sys.stderr)
+    print(f"nightlatch: {service.name} does not serve its {len(config.jobs)} jobs; its log ends with:", file=sys.stderr)
     for line in service.log(since, _SHOWN) or ["(nothing)"]:
         print(printable(f"  {line}"), file=sys.stderr)
     return 69
@@ -96,7 +96,7 @@ def _status(service: Service, as_json: bool) -> int:
         print_json({"version": 1, "service": service.name, "config": service.config, "file": service.file,
                     "installed": installed, "active": active, "log": log})  # fmt: skip
     else:
-        state = "runs" if active else "is installed and does not run" if installed else "is not installed"
+        state = "runs" if active else "is installed but does not run" if installed else "is not installed"
         print(f"{service.name} {state}" + ("" if installed else ": nightlatch service install"))
         for line in log:
             print(printable(f"  {line}"))

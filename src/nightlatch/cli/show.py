@@ -66,27 +66,27 @@ def main(argv: list[str]) -> int:
         hint = f"{advice.command('runs')} lists them"
         where = printable(hide_password(reader.url))
         raise UsageError(f"there is neither a run nor a job nor an effect {printable(args.run)!r} in {where}: {hint}")
-    seen = details(reader, run)
+    view = details(reader, run)
     if args.json:
-        print_json(seen.facts())
+        print_json(view.facts())
     else:
-        _show(seen)
+        _show(view)
     return 0
 
 
-def _show(seen: Details) -> None:
-    print(f"{printable(seen.title)}: {screen.paint(seen.status, colour_of(seen.status))}")
-    screen.print_facts(_lines(seen))
-    _section("attempts", _attempts(seen.attempts))
-    _section("calls to models", _calls(seen))
-    _section("timeline", _events(seen.timeline))
-    _section("refused", _events(seen.refused))
-    _section("output, its end", _quoted(_without_traceback(seen.traceback, seen.tail)))
-    _section("traceback", _quoted(seen.traceback[-_TRACE:]))
-    _section("items", _items(seen))
-    _section("refused starts of the job", _refused_starts(seen))
-    _section("elsewhere", [f"  {_decision_line(one)}" for one in seen.elsewhere])
-    _section("next", [f"  {advice.text(choice)}" for choice in seen.choices])
+def _show(view: Details) -> None:
+    print(f"{printable(view.title)}: {screen.paint(view.status, colour_of(view.status))}")
+    screen.print_facts(_lines(view))
+    _section("attempts", _attempts(view.attempts))
+    _section("calls to models", _calls(view))
+    _section("timeline", _events(view.timeline))
+    _section("refused", _events(view.refused))
+    _section("end of the output", _quoted(_without_traceback(view.traceback, view.tail)))
+    _section("traceback", _quoted(view.traceback[-_TRACE:]))
+    _section("items", _items(view))
+    _section("refused starts of the job", _refused_starts(view))
+    _section("elsewhere", [f"  {_decision_line(one)}" for one in view.elsewhere])
+    _section("next", [f"  {advice.text(choice)}" for choice in view.choices])
 
 
 def _print_effects(found: list[Effect], json: bool) -> int:
@@ -120,8 +120,8 @@ def _print_elsewhere(undecided: Iterable[OpenDecision], json: bool) -> int:
     return 0
 
 
-def _decision_line(one: OpenDecision) -> str:
-    return f"{printable(one.sentence)}. {advice.text(one.resolve())}"
+def _decision_line(decision: OpenDecision) -> str:
+    return f"{printable(decision.sentence)}. {advice.text(decision.resolve())}"
 
 
 def _print_plan(plan: Plan, json: bool) -> int:
@@ -162,31 +162,31 @@ def _events(events: Sequence[Event]) -> list[str]:
     return [f"  … {earlier} earlier: --json has all of them", *lines] if earlier else lines
 
 
-def _items(seen: Details) -> list[str]:
+def _items(view: Details) -> list[str]:
     """A batch's items: how many are in each status, and what to type about those that need a decision."""
-    if not seen.items:
+    if not view.items:
         return []
     cells = [
-        [one.status, f"{one.count}, as {one.key}", one.reason, advice.text(one.resolve())]
-        for one in seen.undecided_items
+        [one.status, f"{one.count}, such as {one.key}", one.reason, advice.text(one.resolve())]
+        for one in view.undecided_items
     ]
-    counts = ", ".join(f"{count} {status}" for status, count in sorted(seen.items.items()))
+    counts = ", ".join(f"{count} {status}" for status, count in sorted(view.items.items()))
     return [f"  {counts}", *screen.columns(cells, elastic=(2,))]
 
 
-def _refused_starts(seen: Details) -> list[str]:
-    cells = [[screen.local(one.last), printable(run_facts.refused_times(one))] for one in seen.refused_starts]
+def _refused_starts(view: Details) -> list[str]:
+    cells = [[screen.local(one.last), printable(run_facts.refused_times(one))] for one in view.refused_starts]
     return [screen.cut(line, max(screen.width(), 60)) for line in screen.columns(cells, elastic=())]
 
 
-def _lines(seen: Details) -> list[tuple[str, str]]:
-    run, status = seen.run, seen.status
+def _lines(view: Details) -> list[tuple[str, str]]:
+    run, status = view.run, view.status
     ended = f"{screen.moment(run.ended)}, took {duration.show(run.elapsed)}" if run.ended and run.attempt else ""
     return [
         ("key", run.key),
         ("slot", run.slot),
         ("command", screen.cut(printable(run.command), _LONGEST)),
-        ("reason", seen.reason),
+        ("reason", view.reason),
         ("exit code", "" if run.exit_code is None else str(run.exit_code)),
         ("holder", str(run.holder) if status in (statuses.RUNNING, lapse.LAPSED) else ""),
         ("host", run.host),
@@ -194,7 +194,7 @@ def _lines(seen: Details) -> list[tuple[str, str]]:
         ("started", screen.moment(run.started) if run.started else ""),
         ("ended", ended if run.status not in statuses.OPEN else ""),
         ("due", screen.moment(run.due) if run.due else ""),
-        ("progress", seen.progress),
+        ("progress", view.progress),
         ("usage", run.usage.show()),
         ("cancel", f"requested by {run.cancel}" if run.cancel else ""),
     ]
@@ -221,9 +221,9 @@ def _attempts(attempts: Sequence[Attempt]) -> list[str]:
     return [line for pair in zip(lines, below, strict=True) for line in pair]
 
 
-def _calls(seen: Details) -> list[str]:
+def _calls(view: Details) -> list[str]:
     cells = [
-        [printable(model), printable(agent), kind, used.show() or "usd=0"] for model, agent, kind, used in seen.calls
+        [printable(model), printable(agent), kind, used.show() or "usd=0"] for model, agent, kind, used in view.calls
     ]
     return screen.columns(cells, elastic=(0,))
 

@@ -37,7 +37,7 @@ def change(reader: StoreReader, job: Job, was: str, stage: str, *, why: str, for
     def changed(row: Row) -> Row:
         now = stages.of(row, job.stage)
         if now != was:
-            raise UsageError(f"{job.name} is {now} by now: nothing was changed")
+            raise UsageError(f"{job.name} is already {now}: nothing was changed")
         return stages.changed(row, stage, was, by=by, why=why, at=store.clock(), id=new_id()[:12], forced=forced)
 
     return counting.change_stage(store, open_for(reader.url), job.name, changed)

@@ -54,31 +54,31 @@ def main(argv: list[str]) -> int:
         if args.json and not error.exit_code:
             print_json(Overview(since=since).facts())
         raise
-    seen = last_night(reader) if since is None else overview(reader, since)
+    view = last_night(reader) if since is None else overview(reader, since)
     if args.markdown or args.html:
         report = nightly.markdown if args.markdown else nightly.as_html
-        printing.verbatim(report(reader, seen))
+        printing.verbatim(report(reader, view))
         return 0
-    needed = args.exit_code and not seen.nothing_needs_you
-    if args.exit_code and not needed and not seen.unreachable and not args.json:
+    needed = args.exit_code and not view.nothing_needs_you
+    if args.exit_code and not needed and not view.unreachable and not args.json:
         return 0
-    ask_store = reader.ledger_is_per_machine and not seen.unreachable and not args.json
-    others = lease_views.of_other_ledgers(reader.store, reader.ledger, seen.since or 0.0) if ask_store else []
+    ask_store = reader.ledger_is_per_machine and not view.unreachable and not args.json
+    others = lease_views.of_other_ledgers(reader.store, reader.ledger, view.since or 0.0) if ask_store else []
     if args.json:
-        print_json(seen.facts())
-    elif seen.empty:
-        _show_nothing(seen, args.since, reader.ledger_is_per_machine, bool(others))
+        print_json(view.facts())
+    elif view.empty:
+        _show_nothing(view, args.since, reader.ledger_is_per_machine, bool(others))
     else:
-        _show(reader, seen, args.since)
+        _show(reader, view, args.since)
     _show_others(others)
-    if seen.unreachable:
-        print(f"nightlatch: what other machines have begun is not shown: {seen.unreachable}", file=sys.stderr)
+    if view.unreachable:
+        print(f"nightlatch: what other machines have begun is not shown: {view.unreachable}", file=sys.stderr)
     return exits.FAILED if needed else 0
 
 
-def _show_nothing(seen: Overview, since_text: str | None, ledger_is_per_machine: bool, elsewhere: bool) -> None:
+def _show_nothing(view: Overview, since_text: str | None, ledger_is_per_machine: bool, elsewhere: bool) -> None:
     ago = since_text and "-" not in since_text
-    when = f"in the last {since_text}" if ago else f"since {since_text or run_facts.at(seen.since or 0.0)}"
+    when = f"in the last {since_text}" if ago else f"since {since_text or run_facts.at(view.since or 0.0)}"
     print(f"nothing needs you, nothing runs, and nothing ran {when}{' on this machine' if elsewhere else ''}.")
     start = advice.command("run", "hello", "--", "echo", "hello")
     if not elsewhere:
@@ -98,11 +98,11 @@ def _show_others(others: list[Record]) -> None:
         print("\n".join(screen.columns(cells[:_OTHERS], elastic=(2,))))
 
 
-def _show(reader: StoreReader, seen: Overview, since_text: str | None) -> None:
-    parts = night_rows.parts(reader, seen, _SHOWN)
+def _show(reader: StoreReader, view: Overview, since_text: str | None) -> None:
+    parts = night_rows.parts(reader, view, _SHOWN)
     shown = [replace(part, rows=tuple(_shortened(reader, row) for row in part.rows)) for part in parts]
-    more = f"runs --since {since_text or f'{_hours(seen)}h'}"
-    first = verdict.night_in_short(nightly.night(reader, seen))
+    more = f"runs --since {since_text or f'{_hours(view)}h'}"
+    first = verdict.night_in_short(nightly.night(reader, view))
     for line in night.lines(first, shown, width=screen.width(), paint=screen.paint, plain=screen.plain(),
                             now=clock.wall(), more=more):  # fmt: skip
         print(line)
@@ -110,9 +110,9 @@ def _show(reader: StoreReader, seen: Overview, since_text: str | None) -> None:
     print(screen.paint(f"type `{program}` and the last column", screen.DIM))
 
 
-def _hours(seen: Overview) -> int:
+def _hours(view: Overview) -> int:
     """Hours since the night began, rounded up."""
-    return int((clock.wall() - (seen.since or 0.0)) // 3600) + 1
+    return int((clock.wall() - (view.since or 0.0)) // 3600) + 1
 
 
 def _shortened(reader: StoreReader, row: NightRow) -> NightRow:

@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
 
 def _send(store: str | None, run: str | None, *, keep_sending: bool) -> int:
     if not export.is_wanted(os.environ):
-        raise UsageError("nothing says where traces go: set OTEL_EXPORTER_OTLP_ENDPOINT, as in http://127.0.0.1:4318")
+        raise UsageError("traces have no receiver: set OTEL_EXPORTER_OTLP_ENDPOINT, as in http://127.0.0.1:4318")
     try:
         if run:
             reader = open_reader(store)

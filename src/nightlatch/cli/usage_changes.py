@@ -23,24 +23,24 @@ _LONGEST = 60  # characters of a fact
 
 
 def show(reader: StoreReader, job: str, *, json: bool) -> int:
-    seen = job_changes(reader, job)
+    report = job_changes(reader, job)
     if json:
-        for change in seen.changes:
+        for change in report.changes:
             print_json({**change.facts(), "job": job})
         return 0
-    if seen.runs < FEWEST:
-        print(f"{printable(job)} has {seen.runs} runs that succeeded: it takes {FEWEST} to know its usual level")
+    if report.runs < FEWEST:
+        print(f"{printable(job)} has {report.runs} runs that succeeded: it takes {FEWEST} to know its usual level")
         return 0
-    _print_usual(seen)
-    for change in seen.changes[:_SHOWN]:
+    _print_usual(report)
+    for change in report.changes[:_SHOWN]:
         _print_change(change)
-    if not seen.changes:
+    if not report.changes:
         print("it has not left its usual level")
-    for what, levels in seen.levels.items():
-        for outlier in levels.wild[-3:]:
+    for what, levels in report.levels.items():
+        for outlier in levels.outliers[-3:]:
             text = f"{_amount(what, outlier.point.amount)}, {figures.times(outlier.factor)} the usual"
             print(f"one outlier {screen.local(outlier.point.at)}: {text}   {advice.command('show', outlier.point.run)}")
-    if seen.current:
+    if report.current:
         print(f"\nIs that the new usual level? {advice.command('usage', job, '--usual')}")
     return 0
 
@@ -57,13 +57,13 @@ def accept(args: Namespace) -> int:
     return 0
 
 
-def _print_usual(seen: JobChanges) -> None:
+def _print_usual(report: JobChanges) -> None:
     usual = [
         f"{_amount(what, levels.usual)}" + ("" if what in ("usd", "seconds") else f" {what}")
-        for what, levels in seen.levels.items()
+        for what, levels in report.levels.items()
         if levels.usual is not None
     ]
-    print(f"{printable(seen.job)}: a usual run takes {', '.join(usual)}\n")
+    print(f"{printable(report.job)}: a usual run takes {', '.join(usual)}\n")
 
 
 def _print_change(change: LevelChange) -> None:
@@ -72,9 +72,9 @@ def _print_change(change: LevelChange) -> None:
     end = ", over since" if shift.over else ""
     end += time.strftime(" %d %b", time.localtime(shift.over.at)) if shift.over else ""
     end += ", accepted as usual" if shift.settled else ""
-    went = f"{_amount(change.what, shift.usual)} → {_amount(change.what, shift.now)}"
+    move = f"{_amount(change.what, shift.usual)} → {_amount(change.what, shift.now)}"
     colour = screen.DIM if end else screen.YELLOW
-    print(screen.paint(f"{change.what} {figures.times(shift.factor)} since {when}: {went}{end}", screen.BOLD, colour))
+    print(screen.paint(f"{change.what} {figures.times(shift.factor)} since {when}: {move}{end}", screen.BOLD, colour))
     print(f"  first run      {shift.first.run}   {advice.command('show', shift.first.run)}")
     print(f"  last usual one {shift.last_usual.run}   {advice.command('show', shift.last_usual.run)}")
     for one in change.differences:

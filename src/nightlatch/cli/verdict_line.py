@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 QUIET = "for cron: print nothing unless it failed (then with the end of its output) or needs you"
 
 
-def show(ended: Verdict, *, quiet: bool = False) -> None:
+def show(verdict: Verdict, *, quiet: bool = False) -> None:
     """Print the line; if `quiet`, only one that a person should see."""
     on_terminal = sys.stderr.isatty()
-    if quiet and not _matters(ended) and not (on_terminal and _failed(ended)):
+    if quiet and not _matters(verdict) and not (on_terminal and _failed(verdict)):
         return  # cron mailed this failure when it happened; at a terminal it says why nothing starts
-    print(_for_people(ended) if on_terminal else ended.line(), file=sys.stderr)
+    print(_for_people(verdict) if on_terminal else verdict.line(), file=sys.stderr)
 
 
 def hush() -> None:
@@ -35,39 +35,39 @@ def hush() -> None:
     sys.stderr = printing.printing(open(ours, "w", buffering=1))  # noqa: SIM115 - open until the process ends
 
 
-def show_tail(ended: Verdict, store: str | None) -> None:
+def show_tail(verdict: Verdict, store: str | None) -> None:
     """If the run failed, print the end of its output, which `hush` has hidden: for cron's mail."""
-    if not (ended.run and ended.tried and _matters(ended)):
+    if not (verdict.run and verdict.tried and _matters(verdict)):
         return
     from ..observe.details import details
     from .reading import open_reader
 
     reader = open_reader(store)
-    for line in details(reader, reader.run(ended.run)).tail:
+    for line in details(reader, reader.run(verdict.run)).tail:
         print(f"  | {line}", file=sys.stderr)
 
 
-def _matters(ended: Verdict) -> bool:
+def _matters(verdict: Verdict) -> bool:
     """Did this start fail, or does it need a person? What an earlier start left was reported by that start."""
-    return ended.tried and (_failed(ended) or ended.exit_code == InDoubt.exit_code)
+    return verdict.tried and (_failed(verdict) or verdict.exit_code == InDoubt.exit_code)
 
 
-def _failed(ended: Verdict) -> bool:
-    return ended.status in statuses.FAILURES or statuses.needs_person(ended.status)
+def _failed(verdict: Verdict) -> bool:
+    return verdict.status in statuses.FAILURES or statuses.needs_person(verdict.status)
 
 
-def _for_people(ended: Verdict) -> str:
+def _for_people(verdict: Verdict) -> str:
     """As in `articles: succeeded in 14m, $0.83 · nightlatch show rjm6j1cnr8g3`."""
     from ..observe import figures
     from . import screen
 
-    ran = ended.elapsed and not ended.due
-    parts = [f"{ended.status} in {duration.show(ended.elapsed)}" if ran else ended.status]
-    if ended.usd:
-        parts.append(figures.money(ended.usd))
-    if ended.reason:
-        parts.append(screen.cut(printable(ended.reason), 200))
-    if ended.due:
-        parts.append(f"next try {screen.until(ended.due)}")
-    look = f" · {advice.command('show', ended.run)}" if ended.run else ""
-    return f"{ended.job}: {', '.join(parts)}{look}"
+    ran = verdict.elapsed and not verdict.due
+    parts = [f"{verdict.status} in {duration.show(verdict.elapsed)}" if ran else verdict.status]
+    if verdict.usd:
+        parts.append(figures.money(verdict.usd))
+    if verdict.reason:
+        parts.append(screen.cut(printable(verdict.reason), 200))
+    if verdict.due:
+        parts.append(f"next try {screen.until(verdict.due)}")
+    look = f" · {advice.command('show', verdict.run)}" if verdict.run else ""
+    return f"{verdict.job}: {', '.join(parts)}{look}"

@@ -61,7 +61,7 @@ def read(text: str, *, home: str, folder: str, system: bool = False) -> list[Cro
     return found
 
 
-def still_there(jobs: dict[str, Job], crontab: str) -> dict[str, str]:
+def jobs_still_in(jobs: dict[str, Job], crontab: str) -> dict[str, str]:
     """The jobs that a crontab starts too and so would run twice: name → the crontab's line."""
     found: dict[str, str] = {}
     for line in read(crontab, home="", folder=""):
@@ -93,14 +93,14 @@ def _line(
         return CrontabLine(text=text, number=number, why_not=str(error))
     keys: dict[str, Any] = {"schedule": when, "timeout": "none"}
     notes = [_UNBOUNDED]
-    command, given = _percent(rest)
-    name, command = _unwrapped(command, keys, notes)
-    name = _unique(name or _named(command), names)
-    if given:
-        command = f"printf '%s\\n' {' '.join(map(shlex.quote, given))} | {{ {command}\n}}"
+    command, stdin = _split_at_percent(rest)
+    name, command = _unwrap(command, keys, notes)
+    name = _unique(name or _name_for(command), names)
+    if stdin:
+        command = f"printf '%s\\n' {' '.join(map(shlex.quote, stdin))} | {{ {command}\n}}"
     if keys["timeout"] != "none":
         notes.remove(_UNBOUNDED)
-    _environment(env, keys, notes)
+    _apply_environment(env, keys, notes)
     if isinstance(command, str) and "/dev/null" in command:
         notes.append("its output is kept anyway (nightlatch logs): what it sends to /dev/null is lost")
     shell = env.get("SHELL", "/bin/sh")
@@ -111,14 +111,14 @@ def _line(
     return CrontabLine(text=text, number=number, name=name, keys=ordered, notes=tuple(notes))
 
 
-def _percent(text: str) -> tuple[str, list[str]]:
+def _split_at_percent(text: str) -> tuple[str, list[str]]:
     """The command before the first %, and the lines of its standard input after it, separated by %. \\% is a %."""
     parts = re.split(r"(?<!\\)%", text)
-    command, *given = (part.replace("\\%", "%") for part in parts)
-    return command.rstrip(), given
+    command, *stdin = (part.replace("\\%", "%") for part in parts)
+    return command.rstrip(), stdin
 
 
-def _unwrapped(command: str, keys: dict[str, Any], notes: list[str]) -> tuple[str, str]:
+def _unwrap(command: str, keys: dict[str, Any], notes: list[str]) -> tuple[str, str]:
     """(the job's name if `nightlatch run` names it, else ""; the command without the wrappers that became keys)"""
     for _ in range(3):  # flock around timeout around nightlatch, in any order
         raw = list(_WORD.finditer(command))
@@ -218,7 +218,7 @@ def _from_run(words: list[str], keys: dict[str, Any], notes: list[str]) -> tuple
     return name, shlex.join(command)
 
 
-def _environment(env: dict[str, str], keys: dict[str, Any], notes: list[str]) -> None:
+def _apply_environment(env: dict[str, str], keys: dict[str, Any], notes: list[str]) -> None:
     if env.get("CRON_TZ"):
         keys.setdefault("tz", env["CRON_TZ"])
     if env.get("HOME"):
@@ -230,7 +230,7 @@ def _environment(env: dict[str, str], keys: dict[str, Any], notes: list[str]) ->
         keys["env"] = {**rest, **keys.get("env", {})}
 
 
-def _named(command: str) -> str:
+def _name_for(command: str) -> str:
     """A name for the job, from the first word of the command that is neither a wrapper nor an option."""
     for word in re.split(r"[\s;&|()]+", command):
         base = os.path.splitext(os.path.basename(word.strip("'\"")))[0].lower()
@@ -254,7 +254,7 @@ def toml(line: CrontabLine) -> Iterator[str]:
     """A line as TOML: the line as a comment, then the job, or why there is none."""
     yield f"# {line.text}"
     if line.why_not:
-        yield f"# line {line.number} of the crontab is not a job here: {line.why_not}"
+        yield f"# line {line.number} of the crontab did not become a job: {line.why_not}"
         return
     yield f"[jobs.{_key(line.name)}]"
     for note in line.notes:

@@ -49,7 +49,7 @@ class Jobs:
         """Read the values for every job that does not set its own."""
         for key, at in section.table([key for key in KEYS if key != "items"]).items():
             row = _OF_A_JOB.get(key) or _OF_A_BATCH.get(key)
-            if row is None or _taken({key: row}, {key: at.value}, section):
+            if row is None or _read_options({key: row}, {key: at.value}, section):
                 self._defaults[key] = at.value
 
     def read(self, section: Section) -> dict[str, Job]:
@@ -75,17 +75,17 @@ class Jobs:
         is_batch = "items" in given
         self._check_kind(own, is_batch, section)
         found = self._target(given, section)
-        of_the_batch = _taken(_OF_A_BATCH, given, section) if is_batch else {}
-        taken = _taken(
+        of_the_batch = _read_options(_OF_A_BATCH, given, section) if is_batch else {}
+        values = _read_options(
             {key: row for key, row in _OF_A_JOB.items() if not (is_batch and key in _OF_A_BATCH)}, given, section
         )
-        self._schedule(taken, section)
-        for wrong in Job(name=name, target=_NO_COMMAND, **taken).mistakes(as_setting):
+        self._schedule(values, section)
+        for wrong in Job(name=name, target=_NO_COMMAND, **values).mistakes(as_setting):
             section.mistake(str(wrong), wrong.field)
         batch = self._batch(name, given["items"], of_the_batch, found, section) if is_batch and found else None
         if len(section.mistakes) > before or found is None:
             return None
-        job = batch.job(sys.executable, **taken) if batch else Job(name=name, target=found.target, **taken)
+        job = batch.job(sys.executable, **values) if batch else Job(name=name, target=found.target, **values)
         target = (*job.target.definition, *found.defined_as) if batch else found.defined_as
         job = replace(job, file=self._file, defined_as=options.definition(job, target=target))
         self.files += found.files
@@ -120,7 +120,7 @@ class Jobs:
             section.mistake(f"{error}. Example: {EXAMPLES[kinds[0]]}", kinds[0])
             return None
 
-    def _batch(self, name: str, items: Any, taken: dict[str, Any], found: Found, section: Section) -> Batch | None:
+    def _batch(self, name: str, items: Any, values: dict[str, Any], found: Found, section: Section) -> Batch | None:
         if not isinstance(items, str) or not items:
             section.mistake(f"items must name a file. Example: {EXAMPLES['items']}", "items")
             return None
@@ -129,8 +129,8 @@ class Jobs:
             return None
         words = list(found.target.words)
         if found.is_a_line:
-            taken, words = {**taken, "shell": True}, words[2:]
-        batch = Batch(name=name, items=items, command=words, continued_by=f"nightlatch run {name}", **taken)
+            values, words = {**values, "shell": True}, words[2:]
+        batch = Batch(name=name, items=items, command=words, continued_by=f"nightlatch run {name}", **values)
         try:
             return batch.check(as_setting)
         except BadOption as error:
@@ -144,25 +144,25 @@ class Jobs:
             if not batch and key in ONLY_OF_A_BATCH:
                 section.mistake(f"{key} is for a batch: add {EXAMPLES['items']}", key)
 
-    def _schedule(self, taken: dict[str, Any], section: Section) -> None:
+    def _schedule(self, values: dict[str, Any], section: Section) -> None:
         """Check the schedule, and add the time zone that it is in."""
-        if not taken.get("schedule"):
-            taken.pop("tz", None)  # from the defaults
+        if not values.get("schedule"):
+            values.pop("tz", None)  # from the defaults
             return
-        is_cron = any(not text.lower().startswith("every") for text in taken["schedule"])
-        self.need_a_zone |= is_cron and not taken.get("tz")
-        taken["tz"] = taken.get("tz") or self._timezone
+        is_cron = any(not text.lower().startswith("every") for text in values["schedule"])
+        self.need_a_zone |= is_cron and not values.get("tz")
+        values["tz"] = values.get("tz") or self._timezone
         try:
-            there = zone.find(taken["tz"])
+            there = zone.find(values["tz"])
         except UsageError as error:
             section.mistake(f"{error}. Example: {EXAMPLES['tz']}", "tz")
             return
         try:
-            found = schedule.parse(taken["schedule"], there)
+            found = schedule.parse(values["schedule"], there)
         except UsageError as error:
             section.mistake(f"{error}. Example: {EXAMPLES['schedule']}", "schedule")
             return
-        if not (jitter := taken.get("jitter")):
+        if not (jitter := values.get("jitter")):
             return
         shortest = min(
             later - slot for slot, later in pairwise(islice(found.between(_SAMPLE_FROM, float("inf")), _SAMPLE))
@@ -175,21 +175,21 @@ class Jobs:
         """The job with the overrides for this machine, which are not part of its definition."""
         for host, section in (on.table(on.value) if on else {}).items():
             given = {key: at.value for key, at in section.table(PER_HOST).items()}
-            taken = _taken({key: _OF_A_JOB[key] for key in PER_HOST if key in _OF_A_JOB}, given, section)
+            values = _read_options({key: _OF_A_JOB[key] for key in PER_HOST if key in _OF_A_JOB}, given, section)
             found = self._target(given, section) if "command" in given else None
             if batch and found:
                 section.mistake("a batch must have the same command on all machines", "command")
                 found = None
             if not hosts.same(host, self._host):
                 continue
-            if "env" in taken:
-                taken["env"] = tuple((dict(job.env) | dict(taken["env"])).items())
-            job = replace(job, target=found.target if found else job.target, **taken)
+            if "env" in values:
+                values["env"] = tuple((dict(job.env) | dict(values["env"])).items())
+            job = replace(job, target=found.target if found else job.target, **values)
             self.files += found.files if found else ()
         return job
 
 
-def _taken(table: Mapping[str, Option], given: dict[str, Any], section: Section) -> dict[str, Any]:
+def _read_options(table: Mapping[str, Option], given: dict[str, Any], section: Section) -> dict[str, Any]:
     """The given values, read by the rows of `table`. A wrong value is noted as a mistake and left out."""
     found = {}
     for key in [key for key in table if key in given]:

@@ -70,7 +70,7 @@ def imported(name: str) -> Callable[[Section], Any]:
     return found
 
 
-def meant(store: str, folder: str) -> str:
+def absolute_store(store: str, folder: str) -> str:
     """A store's URL, written in a file in `folder`, in a form that is valid in any folder."""
     path = store.removeprefix(storage.FILE_URL)
     if path != store and not path.startswith(("/", "~")):
@@ -82,7 +82,7 @@ def meant(store: str, folder: str) -> str:
 
 
 def _store(section: Section) -> str:
-    return meant(checks.text(section.value, "store"), section.folder)
+    return absolute_store(checks.text(section.value, "store"), section.folder)
 
 
 def _timezone(section: Section) -> str:
@@ -115,8 +115,8 @@ def default_at_once() -> int:
 
 def default_interpreter(folder: str) -> str:
     """The Python of `.venv` beside the file, else the one that runs Nightlatch."""
-    beside = os.path.join(folder, ".venv", "bin", "python")
-    return beside if os.access(beside, os.X_OK) else sys.executable
+    venv_python = os.path.join(folder, ".venv", "bin", "python")
+    return venv_python if os.access(venv_python, os.X_OK) else sys.executable
 
 
 SETTINGS = [

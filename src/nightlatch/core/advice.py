@@ -33,7 +33,7 @@ def to(*words: str) -> Advice:
     return Advice(words=words)
 
 
-def about(store: str | None, config: str = "") -> None:
+def choose(store: str | None, config: str = "") -> None:
     """From now on, name this store and this nightlatch.toml in every command; None or "": name none."""
     global _chosen_store, _chosen_config
     _chosen_store, _chosen_config = without_password(store or ""), config

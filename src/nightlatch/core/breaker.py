@@ -34,8 +34,8 @@ class Breaker:
         return next((f for f in last if f and last.count(f) >= _ALIKE), "")
 
 
-def alike(exit_code: int | None, stderr: Iterable[str]) -> str:
-    """The failure in a form to compare: exit code and last line of stderr, with every digit replaced by #."""
+def failure_shape(exit_code: int | None, stderr: Iterable[str]) -> str:
+    """What failures of one kind have in common: exit code and last line of stderr, with every digit replaced by #."""
     last = next((line.strip() for line in reversed(list(stderr)) if line.strip()), "")
     shape = "".join("#" if letter.isdigit() else letter for letter in last[:200])
     return shape if exit_code is None else f"exit code {exit_code}" + (f": {shape}" if shape else "")

@@ -137,7 +137,7 @@ def pack(standing: Mapping[str, KeptMark], landings: Iterable[Landing] = ()) -> 
 
     A line whose first field is empty is a landing; its last field is the lease's name and the digest.
     """
-    lines = [(s.mark.name, s.mark, s.at, s.by) for _, s in sorted(standing.items())]
+    lines = [(one.mark.name, one.mark, one.at, one.by) for _, one in sorted(standing.items())]
     lines += [("", landing.mark, landing.at, f"{landing.mark.name} {landing.digest}") for landing in landings]
     return "".join(
         "\t".join((first, str(mark.token), mark.grant, mark.store, f"{at:.3f}", last)) + "\n"

@@ -18,7 +18,7 @@ def hide_password(url: str) -> str:
     return _redacted(url, HIDDEN)
 
 
-def _redacted(url: str, instead: str) -> str:
+def _redacted(url: str, placeholder: str) -> str:
     """Works for malformed URLs too: it removes too much rather than leave part of a password."""
     mark = "://" if "://" in url else ":"
     scheme, _, rest = url.partition(mark)
@@ -27,11 +27,11 @@ def _redacted(url: str, instead: str) -> str:
     at = _user_ends(scheme, rest)
     login, where = (rest[:at], rest[at:]) if at >= 0 else ("", rest)
     user, colon, _ = login.partition(":")
-    kept = f"{user}:{instead}" if colon and instead else user
+    kept = f"{user}:{placeholder}" if colon and placeholder else user
     base, question, query = where.partition("?")
-    options = [_option(option, instead) for option in query.split("&")]
+    options = [_option(option, placeholder) for option in query.split("&")]
     query = "&".join(option for option in options if option)
-    return f"{scheme}{mark}{kept}{base}{question if query or instead else ''}{query}"
+    return f"{scheme}{mark}{kept}{base}{question if query or placeholder else ''}{query}"
 
 
 def _user_ends(scheme: str, rest: str) -> int:
@@ -46,8 +46,8 @@ def _user_ends(scheme: str, rest: str) -> int:
     return at
 
 
-def _option(option: str, instead: str) -> str:
+def _option(option: str, placeholder: str) -> str:
     name, equals, _ = option.partition("=")
     if equals and any(word in name.lower() for word in _SECRET_OPTIONS):
-        return f"{name}={instead}" if instead else ""
+        return f"{name}={placeholder}" if placeholder else ""
     return option

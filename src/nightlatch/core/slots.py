@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TURN = 30.0  # seconds between the turns of two hosts
 UNBEGUN = 30.0  # seconds after which a claim whose run has not begun is taken over, where the store has a clock
-UNBEGUN_WATCHED = 120.0  # the same where it has none
+UNBEGUN_WATCHED = 120.0  # seconds for that where the store has no clock
 OVERDUE_TRY = 30.0  # seconds for the waiting supervisor to make its next try, before another machine may
 ON_TIME = 60.0  # seconds; a slot that is found later than that counts as missed
 AFTER_WAKE = 20.0  # seconds that claims wait for the network after the machine woke up
@@ -91,80 +91,80 @@ class Decision:
     look_at: float = 0.0  # when to look again; 0: as soon as the scheduler does
 
 
-def decide(row: Row, due: Due | None, policy: Policy, seen: Observation) -> Decision:
+def decide(row: Row, due: Due | None, policy: Policy, view: Observation) -> Decision:
     """What to do about the row now: move it, or look again at the time named."""
-    if row.slot > seen.now + AHEAD + _period(row, due):
-        return _ahead(seen)
+    if row.slot > view.now + AHEAD + _period(row, due):
+        return _ahead(view)
     claim = row.claim
     if claim and claim.is_open:
-        return _claimed(row, claim, due, policy, seen)
-    if row.paused and not _is_paused(row, seen.now):
-        return _unpause(row, due, seen)
+        return _decide_claimed(row, claim, due, policy, view)
+    if row.paused and not _is_paused(row, view.now):
+        return _unpause(row, due, view)
     if due is None:
         return Decision(look_at=row.next_due)
     if due.newest in row.passed:  # it ran before the row was set back
-        return Decision(slot=due.newest, records=_older(row, due, seen, COLLAPSED, into=due.newest))
-    if reason := _never(row, policy):
-        return _skip(row, due, seen, reason)
-    if seen.now < failing_until(row, due, seen.now):
-        return _skip(row, due, seen, FAILING)
+        return Decision(slot=due.newest, records=_older(row, due, view, COLLAPSED, into=due.newest))
+    if reason := _why_none(row, policy):
+        return _skip(row, due, view, reason)
+    if view.now < failing_until(row, due, view.now):
+        return _skip(row, due, view, FAILING)
     if policy.delay is None:
-        return Decision(look_at=seen.now + TURN)  # another machine has to run it
-    if seen.now < due.newest + policy.delay:
+        return Decision(look_at=view.now + TURN)  # another machine has to run it
+    if view.now < due.newest + policy.delay:
         return Decision(look_at=due.newest + policy.delay)
-    lateness = seen.now - due.newest - policy.delay
+    lateness = view.now - due.newest - policy.delay
     if policy.late is not None and lateness > policy.late:
-        return _skip(row, due, seen, LATE)
+        return _skip(row, due, view, LATE)
     if policy.catch_up == NONE and lateness > ON_TIME:
-        return _skip(row, due, seen, MISSED)
-    if seen.holder:
-        return _overlapping(row, due, policy, seen)
-    if not seen.room:
+        return _skip(row, due, view, MISSED)
+    if view.holder:
+        return _overlapping(row, due, policy, view)
+    if not view.room:
         return Decision()
-    return _claim(row, due, policy, seen)
+    return _claim(row, due, policy, view)
 
 
 # ── a claim is open ──
 
 
-def _claimed(row: Row, claim: Claim, due: Due | None, policy: Policy, seen: Observation) -> Decision:
+def _decide_claimed(row: Row, claim: Claim, due: Due | None, policy: Policy, view: Observation) -> Decision:
     if claim.held is not None:
-        return _held(row, claim, claim.held, due, policy, seen)
-    if _waits(claim, seen.now) or not _abandoned(claim, seen):
-        if due and (reason := _never(row, policy)):
-            return _skip(row, due, seen, reason)  # first, or overlap = "cancel" would end a run for a skipped slot
+        return _plan(row, claim, claim.held, due, policy, view)
+    if _waits(claim, view.now) or not _abandoned(claim, view):
+        if due and (reason := _why_none(row, policy)):
+            return _skip(row, due, view, reason)  # first, or overlap = "cancel" would end a run for a skipped slot
         if due:
-            return _overlapping(row, due, policy, seen)
+            return _overlapping(row, due, policy, view)
         return Decision(look_at=claim.again_at + OVERDUE_TRY if claim.again_at else row.next_due)
     # The claim's supervisor is gone, or never started.
-    if policy.delay is None or not seen.room:
+    if policy.delay is None or not view.room:
         return Decision()
     lost_start = not claim.grant and not claim.attempted
-    if lost_start and due and policy.catch_up == ONE and _may_run(row, due, policy, seen):
+    if lost_start and due and policy.catch_up == ONE and _may_run(row, due, policy, view):
         last = SlotRecord(
-            first=claim.slot, last=claim.slot, outcome=COLLAPSED, slot=due.newest, at=seen.now, era=row.era
+            first=claim.slot, last=claim.slot, outcome=COLLAPSED, slot=due.newest, at=view.now, era=row.era
         )
-        taken = _claim(row, due, policy, seen)
+        taken = _claim(row, due, policy, view)
         if taken.claim is None:
             raise ValueError(f"a slot that may run was not claimed: {due.newest}")
         new = replace(taken.claim, missed=min(taken.claim.missed + claim.missed + 1, COUNTED + 1))
         return replace(taken, records=(last, *taken.records), claim=new)
-    again = replace(claim, id="", at=seen.now, starts=claim.starts + 1, grant="", token=0, again_at=0.0)
+    again = replace(claim, id="", at=view.now, starts=claim.starts + 1, grant="", token=0, again_at=0.0)
     return Decision(claim=again)
 
 
-def _held(row: Row, claim: Claim, held: dict[str, Any], due: Due | None, policy: Policy, seen: Observation) -> Decision:
+def _plan(row: Row, claim: Claim, held: dict[str, Any], due: Due | None, policy: Policy, view: Observation) -> Decision:
     """For a claim whose plan waits for an approval, or is approved and being published. The command is not run again:
     nothing is paid for twice, and the plan that a person looked at is what lands."""
     if "word" in held:
-        here = not held["host"] or held["host"] == seen.host  # the machine that has its workspace
-        if here and seen.room and not _waits(claim, seen.now) and _abandoned(claim, seen):
-            return Decision(claim=replace(claim, id="", at=seen.now, grant="", token=0, again_at=0.0))
-    elif held["until"] > seen.now + policy.expires + ON_TIME:
-        return Decision(hold_until=seen.now + policy.expires)
-    elif held["until"] <= seen.now and seen.may_expire and not seen.stepped:
+        here = not held["host"] or held["host"] == view.host  # the machine that has its workspace
+        if here and view.room and not _waits(claim, view.now) and _abandoned(claim, view):
+            return Decision(claim=replace(claim, id="", at=view.now, grant="", token=0, again_at=0.0))
+    elif held["until"] > view.now + policy.expires + ON_TIME:
+        return Decision(hold_until=view.now + policy.expires)
+    elif held["until"] <= view.now and view.may_expire and not view.stepped:
         return Decision(expire=True)
-    return _skip(row, due, seen, WAITS) if due else Decision(look_at=min(max(held["until"], seen.now), row.next_due))
+    return _skip(row, due, view, WAITS) if due else Decision(look_at=min(max(held["until"], view.now), row.next_due))
 
 
 def _waits(claim: Claim, now: float) -> bool:
@@ -172,21 +172,21 @@ def _waits(claim: Claim, now: float) -> bool:
     return bool(claim.again_at) and now < claim.again_at + OVERDUE_TRY and claim.again_at < now + FARTHEST
 
 
-def _abandoned(claim: Claim, seen: Observation) -> bool:
-    if seen.holder:
+def _abandoned(claim: Claim, view: Observation) -> bool:
+    if view.holder:
         return False  # its supervisor's or another's: in either case nothing can be started now
-    return bool(claim.grant and not claim.again_at) or seen.unchanged >= seen.patience or bool(claim.again_at)
+    return bool(claim.grant and not claim.again_at) or view.unchanged >= view.patience or bool(claim.again_at)
 
 
-def _may_run(row: Row, due: Due, policy: Policy, seen: Observation) -> bool:
+def _may_run(row: Row, due: Due, policy: Policy, view: Observation) -> bool:
     """Can the newest due slot itself be started?"""
     if policy.delay is None:
         return False
-    lateness = seen.now - due.newest - policy.delay
+    lateness = view.now - due.newest - policy.delay
     return (
         lateness >= 0
         and (policy.late is None or lateness <= policy.late)
-        and not _never(row, policy)
+        and not _why_none(row, policy)
         and due.newest not in row.passed
     )
 
@@ -194,36 +194,36 @@ def _may_run(row: Row, due: Due, policy: Policy, seen: Observation) -> bool:
 # ── a slot is due ──
 
 
-def _never(row: Row, policy: Policy) -> str:
+def _why_none(row: Row, policy: Policy) -> str:
     """Why none of the job's slots is run now; "" if they may be."""
     if row.paused:
         return PAUSED
     return STAGE if (row.stage or policy.stage) == MANUAL else ""
 
 
-def _overlapping(row: Row, due: Due, policy: Policy, seen: Observation) -> Decision:
+def _overlapping(row: Row, due: Due, policy: Policy, view: Observation) -> Decision:
     if policy.overlap == SKIP:
-        return _skip(row, due, seen, OVERLAP)
+        return _skip(row, due, view, OVERLAP)
     return Decision(cancel=policy.overlap == CANCEL)
 
 
-def _claim(row: Row, due: Due, policy: Policy, seen: Observation) -> Decision:
+def _claim(row: Row, due: Due, policy: Policy, view: Observation) -> Decision:
     catch_up = policy.catch_up == ONE
-    older = _older(row, due, seen, COLLAPSED if catch_up else SKIPPED, into=due.newest if catch_up else 0.0)
+    older = _older(row, due, view, COLLAPSED if catch_up else SKIPPED, into=due.newest if catch_up else 0.0)
     missed = sum(record.count for record in older) if catch_up else 0
-    claim = Claim(id="", slot=due.newest, at=seen.now, missed=missed, since=row.last_success, era=row.era)
+    claim = Claim(id="", slot=due.newest, at=view.now, missed=missed, since=row.last_success, era=row.era)
     return Decision(records=older, slot=due.newest, claim=claim)
 
 
-def _skip(row: Row, due: Due, seen: Observation, reason: str) -> Decision:
+def _skip(row: Row, due: Due, view: Observation, reason: str) -> Decision:
     count = due.count - _passed(row, due.first, due.newest)
     skipped = SlotRecord(
-        first=due.first, last=due.newest, count=count, outcome=SKIPPED, reason=reason, at=seen.now, era=row.era
+        first=due.first, last=due.newest, count=count, outcome=SKIPPED, reason=reason, at=view.now, era=row.era
     )
     return Decision(records=(skipped,) if count > 0 else (), slot=due.newest, look_at=due.following)
 
 
-def _older(row: Row, due: Due, seen: Observation, outcome: str, *, into: float) -> tuple[SlotRecord, ...]:
+def _older(row: Row, due: Due, view: Observation, outcome: str, *, into: float) -> tuple[SlotRecord, ...]:
     """The record of the due slots before the newest; none if there are no such slots."""
     if not due.previous:
         return ()
@@ -232,7 +232,7 @@ def _older(row: Row, due: Due, seen: Observation, outcome: str, *, into: float) 
         return ()
     reason = MISSED if outcome == SKIPPED else ""
     record = SlotRecord(
-        first=due.first, last=due.previous, count=count, outcome=outcome, reason=reason, slot=into, at=seen.now,
+        first=due.first, last=due.previous, count=count, outcome=outcome, reason=reason, slot=into, at=view.now,
         era=row.era,
     )  # fmt: skip
     return (record,)
@@ -250,9 +250,9 @@ def _is_paused(row: Row, now: float) -> bool:
     return row.paused is not None and (not row.paused.until or now < row.paused.until)
 
 
-def _unpause(row: Row, due: Due | None, seen: Observation) -> Decision:
+def _unpause(row: Row, due: Due | None, view: Observation) -> Decision:
     """After a pause: the slots that came due during it are skipped."""
-    return replace(_skip(row, due, seen, PAUSED) if due else Decision(), unpause=True)
+    return replace(_skip(row, due, view, PAUSED) if due else Decision(), unpause=True)
 
 
 def failing_until(row: Row, due: Due, now: float) -> float:
@@ -270,7 +270,7 @@ def _period(row: Row, due: Due | None) -> float:
     return due.following - due.newest
 
 
-def _ahead(seen: Observation) -> Decision:
-    if seen.steady >= STEADY and seen.may_set_back:
+def _ahead(view: Observation) -> Decision:
+    if view.steady >= STEADY and view.may_set_back:
         return Decision(set_back=True)
-    return Decision(look_at=seen.now + max(STEADY - seen.steady, 60.0))
+    return Decision(look_at=view.now + max(STEADY - view.steady, 60.0))

@@ -53,10 +53,10 @@ def counted(row: Row, end: End, now: float, configured: str = "") -> Row:
         row = replace(row, failures=0, failed_at=0.0, last_success=end.slot)
     elif end.slot and end.status in _FAILED:
         row = replace(row, failures=row.failures + 1, failed_at=now)
-    return _judged(row, end, now, of(row, configured))
+    return _judge(row, end, now, of(row, configured))
 
 
-def _judged(row: Row, end: End, now: float, stage: str) -> Row:
+def _judge(row: Row, end: End, now: float, stage: str) -> Row:
     is_strike = end.status == statuses.STALLED or end.own_cap
     if is_strike:
         row = replace(row, strikes=row.strikes + 1)

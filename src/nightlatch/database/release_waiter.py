@@ -40,7 +40,7 @@ class NotifiedWaiter:
             return
         until = clock.now() + min(seconds, TRUST if self._proven else self._database.poll_every)
         try:
-            while payloads := self._wire.notified(until):
+            while payloads := self._wire.wait_for_notifications(until):
                 self._proven = self._proven or self._probe in payloads
                 if self._name in payloads:
                     return

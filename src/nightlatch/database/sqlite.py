@@ -264,7 +264,7 @@ class SqliteDatabase:
         try:
             rows = self._queue.run(work, patience)
         except TimeoutError:
-            raise self._kept_busy(patience) from None
+            raise self._busy_error(patience) from None
         if connection.total_changes == before:
             self._log.behind = False
         elif not lazy:
@@ -273,9 +273,9 @@ class SqliteDatabase:
 
     def _take_turn(self) -> None:
         if not self._queue.acquire_from_stopped(PATIENCE):
-            raise self._kept_busy(PATIENCE)
+            raise self._busy_error(PATIENCE)
 
-    def _kept_busy(self, patience: float) -> StoreUnreachable:
+    def _busy_error(self, patience: float) -> StoreUnreachable:
         holder = self._queue.holder()
         return StoreUnreachable(
             f"the store {self.path} is kept busy"

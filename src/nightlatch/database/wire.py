@@ -198,7 +198,7 @@ class Wire:
         """The server process's id, as the other end reported it; a pooler reports a made-up one."""
         return self._connection.backend_pid
 
-    def notified(self, deadline: float) -> list[str]:
+    def wait_for_notifications(self, deadline: float) -> list[str]:
         """Wait for notifications until `deadline`; their payloads, or [] when none came."""
         try:
             while True:

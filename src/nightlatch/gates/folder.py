@@ -199,10 +199,10 @@ class Folder(OnDisk):
         os.unlink(self._pending)
         return aside
 
-    def _put_aside(self, doomed: Iterable[str]) -> list[str]:
+    def _put_aside(self, unneeded: Iterable[str]) -> list[str]:
         """Inside the lock: rename releases; returns the paths to remove after it, since removing takes long."""
         aside = []
-        for release in doomed:
+        for release in unneeded:
             aside.append(os.path.join(self.releases, marks.new_name()))
             os.rename(os.path.join(self.releases, release), aside[-1])
         return aside

@@ -67,12 +67,12 @@ class Git:
         """Refuse every older grant from now on, by a push of the fence alone; returns the previous mark."""
         before: Mark | None = None
 
-        def raised(marks: dict[str, KeptMark]) -> dict[str, KeptMark] | None:
+        def decide(marks: dict[str, KeptMark]) -> dict[str, KeptMark] | None:
             nonlocal before
             before = marks[mark.name].mark if mark.name in marks else None
-            return self._fence.raised(marks, mark, by, known)
+            return self._fence.with_mark(marks, mark, by, known)
 
-        self._fence.change(raised)
+        self._fence.change(decide)
         return before
 
     def push(

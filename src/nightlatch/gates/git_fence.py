@@ -38,13 +38,13 @@ class BranchFence:
             found = self.repository.look(self.branch_ref, self.ref, timeout=TIMEOUT)
         return found.get(self.branch_ref, ""), found.get(self.ref, "")
 
-    def marks(self, seen: str) -> dict[str, KeptMark]:
-        """Every mark by lease name, in the fence commit `seen`."""
-        if seen != self._cached[0] or not seen:
-            self._cached = (seen, _marks(self._commit(seen)))
+    def marks(self, fence_commit: str) -> dict[str, KeptMark]:
+        """Every mark by lease name, in this fence commit."""
+        if fence_commit != self._cached[0] or not fence_commit:
+            self._cached = (fence_commit, _marks(self._commit(fence_commit)))
         return self._cached[1]
 
-    def raised(
+    def with_mark(
         self, marks: dict[str, KeptMark], mark: Mark, by: str, known: KnownGrants | None = None
     ) -> dict[str, KeptMark] | None:
         """The marks with `mark` added; None if it is there already. A refusal is recorded on this machine."""
@@ -95,26 +95,26 @@ class BranchFence:
         self.repository.write(pack)
         return RefMove(ref=self.ref, old=old, new=commit.oid)
 
-    def remember(self, tip: str, seen: str, marks: dict[str, KeptMark]) -> None:
-        git_seen.keep(self._seen, tip, seen)
-        self._cached = (seen, marks)
+    def remember(self, tip: str, fence_commit: str, marks: dict[str, KeptMark]) -> None:
+        git_seen.keep(self._seen, tip, fence_commit)
+        self._cached = (fence_commit, marks)
 
     def recall(self, mark: Mark) -> tuple[str, str] | None:
         """(tip, fence) after this machine's last push; None unless that fence admits `mark`.
 
         A refusal must come from the remote's current fence, not from one that is remembered here.
         """
-        tip, seen = git_seen.recall(self._seen) or ("", "")
-        if seen and seen != self._cached[0]:
-            here = self.repository.commits_here({"": seen})
+        tip, fence_commit = git_seen.recall(self._seen) or ("", "")
+        if fence_commit and fence_commit != self._cached[0]:
+            here = self.repository.commits_here({"": fence_commit})
             if not here:
                 return None
-            self._cached = (seen, _marks(here[""]))
+            self._cached = (fence_commit, _marks(here[""]))
         try:
             fence.admit(self.url, self._cached[1], mark)
         except StaleToken:
             return None
-        return (tip, seen) if seen else None
+        return (tip, fence_commit) if fence_commit else None
 
     def _commit(self, oid: str) -> Commit | None:
         """The fence commit `oid`, fetched by its id: the ref may have moved on since."""

@@ -50,8 +50,8 @@ class Push:
         tip = plain = work.tip()  # `plain`: without our trailers
         for turn in range(MAX_TRIES):
             recalled = None if turn else fence.recall(self._mark)
-            base, seen = recalled or fence.look()
-            marks = self._admitted(seen, base)
+            base, fence_commit = recalled or fence.look()
+            marks = self._admitted(fence_commit, base)
             if marks is None:
                 return self._unanswered  # refused now, but our earlier push had landed
             if base:
@@ -73,17 +73,17 @@ class Push:
             if tip != base:
                 tip = work.add_trailers(tip, self._trailers)
             moves = self._settling(tip) if self._settling else []
-            forward = fence.forward(seen, marks)
+            forward = fence.forward(fence_commit, marks)
             if self._land(tip, [*moves, forward]):
                 fence.remember(tip, forward.new, marks)
                 return tip
         raise GateUnreachable(f"{fence.url} is being moved by others: no success in {MAX_TRIES} tries. Try again")
 
-    def _admitted(self, seen: str, base: str) -> dict[str, KeptMark] | None:
+    def _admitted(self, fence_commit: str, base: str) -> dict[str, KeptMark] | None:
         """The marks to push; None if we are refused now, but our push that got no reply had landed before."""
-        marks = self._fence.marks(seen)
+        marks = self._fence.marks(fence_commit)
         try:
-            return self._fence.raised(marks, self._mark, self._by) or marks
+            return self._fence.with_mark(marks, self._mark, self._by) or marks
         except StaleToken:
             if self._unanswered and base:
                 self._work.fetch(self._remote, self._fence.branch_ref, base)

@@ -53,13 +53,13 @@ class Object:
         """Refuse every older grant from now on; returns the previous mark."""
         before: Mark | None = None
 
-        def raised(old: Pointer) -> Pointer | None:
+        def decide(old: Pointer) -> Pointer | None:
             nonlocal before
             kept = old.marks.get(mark.name)
             before = kept.mark if kept else None
-            return self._raised(old, mark, by, known)
+            return self._with_mark(old, mark, by, known)
 
-        self._change(raised, by)
+        self._change(decide, by)
         return before
 
     def write(self, bearer: Bearer | Mark, content: bytes | str) -> str:
@@ -82,15 +82,15 @@ class Object:
         mark, by = present(self, bearer)
         previous = ""
 
-        def rolled_back(old: Pointer) -> Pointer:
+        def roll_back(old: Pointer) -> Pointer:
             nonlocal previous
-            raised = self._raised(old, mark, by) or old
+            marked = self._with_mark(old, mark, by) or old
             previous = releases.before(old.key, old.kept, old.before)
             if not previous:
                 raise UsageError(f"{self.url} has no release before {old.key or 'the first one'} to go back to")
-            return replace(raised, key=previous, landings=_with_landing(old, mark, fence.BACK))
+            return replace(marked, key=previous, landings=_with_landing(old, mark, fence.BACK))
 
-        self._change(rolled_back, by)
+        self._change(roll_back, by)
         return previous
 
     def read(self) -> bytes:
@@ -138,10 +138,10 @@ class Object:
     def _put(self, bearer: Bearer | Mark, content: bytes | BinaryIO, digest: str) -> str:
         mark, by = present(self, bearer)
 
-        def checked(old: Pointer) -> None:
-            self._raised(old, mark, by)
+        def check(old: Pointer) -> None:
+            self._with_mark(old, mark, by)
 
-        self._change(checked, by)  # refuse before a large payload is sent
+        self._change(check, by)  # refuse before a large payload is sent
         key = f"{self._key}.releases/{mark.token}-{identity.new_id()}"
         dropped: tuple[str, ...] = ()
 
@@ -149,13 +149,13 @@ class Object:
             nonlocal dropped
             if key in old.kept:
                 return None  # an earlier try landed, and another holder changed the pointer since
-            raised = self._raised(old, mark, by) or old
+            marked = self._with_mark(old, mark, by) or old
             names, history = (*old.kept, key), {**old.before, key: old.key}
             staying = releases.kept(key, names, history, self._keep)
             dropped = tuple(name for name in names if name not in staying)
             kept = tuple(name for name in names if name in staying)
             before = {name: history[name] for name in kept if name in history}
-            return replace(raised, key=key, kept=kept, before=before, landings=_with_landing(old, mark, digest))
+            return replace(marked, key=key, kept=kept, before=before, landings=_with_landing(old, mark, digest))
 
         self._bucket.put(key, content, mimetypes.guess_type(self._key)[0] or "application/octet-stream")
         try:
@@ -167,7 +167,7 @@ class Object:
             self._bucket.discard(name)
         return key
 
-    def _raised(self, old: Pointer, mark: Mark, by: str, known: KnownGrants | None = None) -> Pointer | None:
+    def _with_mark(self, old: Pointer, mark: Mark, by: str, known: KnownGrants | None = None) -> Pointer | None:
         """The pointer with the mark added; None if it is there already. Raises if the mark is refused."""
         if not fence.admit(self.url, old.marks, mark, known):
             return None

@@ -13,8 +13,8 @@ _LONGEST = 64 << 20  # bytes of one event, or of a reply, that are kept to be re
 class Events:
     """Reads the usage in a stream. `feed` returns what goes on to the client."""
 
-    def __init__(self, dialect: Dialect, seen: ReplyUsage, *, drop_ours: bool) -> None:
-        self._dialect, self._seen, self._drop = dialect, seen, drop_ours
+    def __init__(self, dialect: Dialect, usage: ReplyUsage, *, drop_ours: bool) -> None:
+        self._dialect, self._usage, self._drop = dialect, usage, drop_ours
         self._rest = b""
         self._skipping = False  # inside a line that is too long to be kept
 
@@ -63,15 +63,15 @@ class Events:
         data = parsed(line[5:].strip())
         if not isinstance(data, dict):
             return False
-        self._dialect.see(data, self._seen)
+        self._dialect.read_usage(data, self._usage)
         return self._drop and self._dialect.is_ours(data)
 
 
 class Whole:
     """A reply that is one JSON text: kept as it passes, read at its end."""
 
-    def __init__(self, dialect: Dialect, seen: ReplyUsage) -> None:
-        self._dialect, self._seen = dialect, seen
+    def __init__(self, dialect: Dialect, usage: ReplyUsage) -> None:
+        self._dialect, self._usage = dialect, usage
         self._kept: list[bytes] = []
         self._size = 0
 
@@ -87,5 +87,5 @@ class Whole:
         found = parsed(b"".join(self._kept))
         for data in found if isinstance(found, list) else [found]:  # Gemini streams a list where SSE is not asked for
             if isinstance(data, dict):
-                self._dialect.see(data, self._seen)
+                self._dialect.read_usage(data, self._usage)
         return b""

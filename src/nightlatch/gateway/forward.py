@@ -37,7 +37,7 @@ class Forward:
         """`pipe`: None for a call that costs nothing. `requested`: None for such a call and one at a stated `fee`."""
         self._dialect, self._pipe, self._number, self._prices = dialect, pipe, number, prices
         self._requested, self._drop, self._fee = requested, drop_ours, fee
-        self.seen = ReplyUsage()
+        self.usage = ReplyUsage()
         self._settled = pipe is None
 
     async def run(self, request: web.BaseRequest, sending: Any, overdue: Overdue) -> web.StreamResponse:
@@ -61,9 +61,9 @@ class Forward:
             return await self._error(reply)
         headers = passed_back(reply.headers)
         if reply.content_type == "text/event-stream":
-            reader: Events | Whole = Events(self._dialect, self.seen, drop_ours=self._drop)
+            reader: Events | Whole = Events(self._dialect, self.usage, drop_ours=self._drop)
         else:
-            reader = Whole(self._dialect, self.seen)
+            reader = Whole(self._dialect, self.usage)
             length = reply.content_length
             if length is not None and length <= _AT_ONCE:
                 data = await read_all(reply.content)
@@ -116,7 +116,7 @@ class Forward:
         if self._requested is None:
             self._settled = True
             self._pipe.settle(self._number, [(price.CALL, 0, self._fee, 1, "")])
-        elif self.seen.ended and self.seen.counts is not None:
+        elif self.usage.ended and self.usage.counts is not None:
             self._settled = True
             self._pipe.settle(self._number, self._rows())
         else:
@@ -125,9 +125,9 @@ class Forward:
     def _rows(self) -> list[Row]:
         """What the call used, a row for each kind; the first row counts the call."""
         found: list[Row] = []
-        for model, counts in [(self.seen.model, self.seen.counts or {}), *self.seen.more]:
+        for model, counts in [(self.usage.model, self.usage.counts or {}), *self.usage.more]:
             model_price = self._price(model)
-            name = model_price.model if model and self.seen.more else ""
+            name = model_price.model if model and self.usage.more else ""
             for kind, usd in model_price.cost(counts).items():
                 found.append((kind, 0 if kind in price.USES else counts[kind], usd, 0 if found else 1, name))
         return found or [(price.OUTPUT, 0, 0, 1, "")]
@@ -135,8 +135,8 @@ class Forward:
     def _price(self, model: str) -> Price:
         """The price of the model that answered; if it has none, of the requested model."""
         assert self._requested
-        vendor, tier = self._dialect.vendor, self.seen.tier or self._requested.tier
-        names = [model] if model and len(self._requested.models) + len(self.seen.more) > 1 else []
+        vendor, tier = self._dialect.vendor, self.usage.tier or self._requested.tier
+        names = [model] if model and len(self._requested.models) + len(self.usage.more) > 1 else []
         for name in (*names, self._requested.models[0]):
             for priced_tier in (tier, self._requested.tier):
                 if found := self._prices.find(vendor, name, priced_tier):
@@ -148,9 +148,9 @@ class Forward:
             return
         self._settled = True
         known = None
-        if self._requested and self.seen.input_known and self.seen.counts:
-            inputs = {kind: count for kind, count in self.seen.counts.items() if kind in price.INPUTS}
-            known = sum(self._price(self.seen.model).cost(inputs).values())
+        if self._requested and self.usage.input_known and self.usage.counts:
+            inputs = {kind: count for kind, count in self.usage.counts.items() if kind in price.INPUTS}
+            known = sum(self._price(self.usage.model).cost(inputs).values())
         self._pipe.doubt(self._number, known)
 
     def _free(self) -> None:

@@ -84,7 +84,7 @@ class Pipe(asyncio.Protocol):
 
     # ── to the supervisor ──
 
-    def called(self) -> None:
+    def report_called(self) -> None:
         """A client has called: from now on the supervisor waits for our last messages. Sent at once, and only once."""
         if not self._called:
             self._called = True
@@ -137,7 +137,7 @@ class Pipe(asyncio.Protocol):
         """The end of the call's reply was not seen. `known`: the cost of its input, in billionths."""
         self._send({"do": "doubt", "id": number, "known": known})
 
-    def refused(self, why: str) -> None:
+    def report_refused(self, why: str) -> None:
         """A request was refused for another reason than a cap."""
         self._send({"do": "refused", "why": why})
 

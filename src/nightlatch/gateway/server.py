@@ -67,8 +67,8 @@ class RequestHandler:
         route = self._routes.get(request.raw_path) if request.method == "POST" else None
         if route is None:
             return self._answer_new(request)
-        self._pipe.called()
-        return self._metered(request, *route)
+        self._pipe.report_called()
+        return self._forward_metered(request, *route)
 
     async def _answer_new(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a request to an address that is not remembered."""
@@ -77,21 +77,21 @@ class RequestHandler:
         plain = routes.PLAIN.get(vendor, routes.MESSAGES)
         if key != self._key or vendor not in _VENDORS:
             return _wrong_key(plain)
-        self._pipe.called()
+        self._pipe.report_called()
         path = (re.sub("/+", "/", path) if "//" in path else path).rstrip("/")
         if request.method == "POST" and (dialect := routes.metered(vendor, path)) is not None:
             if len(self._routes) < _ROUTES:
                 self._routes[request.raw_path] = vendor, dialect, path, item
-            return await self._metered(request, vendor, dialect, path, item)
+            return await self._forward_metered(request, vendor, dialect, path, item)
         if routes.is_free(request.method, path):
             return await self._pass(request, vendor, path)
         if (stated := self._allow.get(path)) is not None and request.method == "POST":
             return await self._at_a_price(request, vendor, path, item, stated)
         why = f"{request.method} /{path} cannot be metered, so this run may not call it"
-        self._pipe.refused(why)
+        self._pipe.report_refused(why)
         return _refuse(plain, why, status=403)
 
-    async def _metered(
+    async def _forward_metered(
         self, request: web.BaseRequest, vendor: str, dialect: Dialect, path: str, item: str
     ) -> web.StreamResponse:
         arrived = clock.now()
@@ -105,7 +105,7 @@ class RequestHandler:
         rates = self._rates(dialect.vendor, requested)
         why = requested.refused or ("" if rates else _unpriced(requested))
         if why or rates is None:
-            self._pipe.refused(why)
+            self._pipe.report_refused(why)
             return _refuse(dialect, why)
         headers, login = self._upstream.headers(request)
         count = partial(self._count, vendor, dialect, body, path, headers)
@@ -131,8 +131,8 @@ class RequestHandler:
         forward = Forward(dialect, self._pipe, reply["id"], self._prices, requested, drop_ours=drop)
         sending = self._upstream.request(vendor, "POST", path, request.query_string, headers, body.data)
         answer = await forward.run(request, sending, self._overdue)
-        if forward.seen.id and requested.has_output:
-            self._remember(forward.seen.id, forward.seen.total)
+        if forward.usage.id and requested.has_output:
+            self._remember(forward.usage.id, forward.usage.total)
         return answer
 
     def _limited(self, dialect: Dialect, body: Body, requested: ModelRequest, reply: dict[str, Any]) -> bool:

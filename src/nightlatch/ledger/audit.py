@@ -115,7 +115,7 @@ class _Audit:
         self._items = row_checks.ItemChecks()
         self._found: dict[str, int] = {}  # chain → number of the newest entry that a kept head confirmed
         self._breaks: dict[str, Break] = {}
-        self._seen: set[str] = set()  # runs whose chain has entries
+        self._with_entries: set[str] = set()  # runs whose chain has entries
         self._entries = self._chains = self._compared = 0
 
     def run(self) -> AuditResult:
@@ -277,7 +277,7 @@ class _Audit:
             self._newest_cut[chain] = cut
 
     def _replay(self, run: str) -> Replay | None:
-        self._seen.add(run)
+        self._with_entries.add(run)
         row = self._snapshot.runs.get(run)
         if not row:
             return None
@@ -316,7 +316,7 @@ class _Audit:
         run = chain.removeprefix(STEPS).partition("#")[0]
         jobs = [self._linked_in[run]] if run in self._linked_in else list(self._cuts)
         named = any(run in cut.runs for job in jobs for cut in self._cuts.get(job, ()))
-        return named and not run.startswith("job:") and run not in self._snapshot.runs and run not in self._seen
+        return named and not run.startswith("job:") and run not in self._snapshot.runs and run not in self._with_entries
 
     def _judge_cuts(self) -> tuple[int, tuple[str, ...]]:
         """Report cuts that the kept heads disprove; returns `behind` and `unproven` of the result."""

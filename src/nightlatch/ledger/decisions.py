@@ -38,14 +38,14 @@ INSERT INTO {prefix}budget (run, caps) VALUES (:run, :caps) ON CONFLICT (run) DO
 """
 
 
-def anchored(chain: ChainTransaction, run: str, kind: str, **facts: object) -> RunRow:
+def anchor(chain: ChainTransaction, run: str, kind: str, **facts: object) -> RunRow:
     """Append an entry about a run to its job's chain, and keep the chain's new head in the run's row."""
     anchor = chain.append(kind, run=run, **facts)
     return RUN.read(chain(_ANCHOR, id=run, anchor=anchor)[0])
 
 
-def seen(run: RunRow) -> str:
-    """What a person has seen of a run when deciding. Not its head: that moves with every report of progress."""
+def state_of(run: RunRow) -> str:
+    """What a person knows of a run when deciding. Not its head: that moves with every report of progress."""
     return f"{run.status} {run.attempt} {run.anchor}"
 
 
@@ -85,7 +85,7 @@ def change(
             return None
         if status == statuses.SUCCEEDED:
             chain(_SUCCEEDED, run=run.id, attempt=run.attempt, reason=clean(reason or ""))
-        return anchored(
+        return anchor(
             chain, run.id, kind, was=run.status, status=status, seq=run.seq, head=run.head, reason=reason,
             cancel=cancel or None, **facts,
         )  # fmt: skip
@@ -96,7 +96,7 @@ def ask_to_end(tables: Tables, run: RunRow, by: str) -> RunRow | None:
     with tables.on_chain(run.job) as chain:
         if not chain(_REQUEST_CANCEL, id=run.id, was_attempt=run.attempt, cancel=clean(by)):
             return None
-        return anchored(chain, run.id, kinds.CANCEL_REQUESTED, by=by)
+        return anchor(chain, run.id, kinds.CANCEL_REQUESTED, by=by)
 
 
 def cancel(tables: Tables, run: RunRow, by: str) -> RunRow | None:

@@ -133,7 +133,7 @@ class History:
             for job, rows in zip(jobs, found, strict=True)
         }
 
-    def rare(
+    def rare_entries(
         self, *kinds: str, job: str | None = None, since: float = 0.0, until: float = _NO_END, most: int = 1000
     ) -> list[Entry]:
         """Rare entries, such as refusals and people's decisions, the newest first; of these kinds, or of all."""
@@ -142,8 +142,8 @@ class History:
         if job:  # not as a plain comparison: without statistics a database would walk a busy job's whole chain
             which, values = f"{which} AND chain || '' = :chain", values | {"chain": job_chain(job)}
         values |= {"since": round(since * 1000), "until": round(until * 1000), "most": most}
-        rarely = f"WHERE at >= :since AND at < :until AND {RARE}{which} ORDER BY at DESC LIMIT :most"
-        return self._tables.select(ENTRY, rarely, **values)
+        condition = f"WHERE at >= :since AND at < :until AND {RARE}{which} ORDER BY at DESC LIMIT :most"
+        return self._tables.select(ENTRY, condition, **values)
 
     def chain(self, name: str, *, before: int = 1 << 62, most: int = 100) -> list[Entry]:
         """Entries of a chain before entry `before`, the newest first. Read by key, so a long chain is as fast."""
@@ -159,7 +159,7 @@ class History:
         """A run's journal in order; of a long one its beginning, the beginning of the last attempts, and its end."""
         return outline.outline(self._tables, run_id)
 
-    def counted(self, status: str, since: float) -> int:
+    def count(self, status: str, since: float) -> int:
         """How many runs with this status changed since then, counted up to 10,000."""
         return int(self._tables.read(_COUNTED, status=status, since=round(since * 1000), most=_MOST)[0][0])
 

@@ -133,15 +133,15 @@ class Items:
         """When one of the items that `resolve` would decide about last changed, in ms; -1 if there are none."""
         return int(self._tables.read(_of_key(_LAST_CHANGE, key), scope=scope, key=key)[0][0])
 
-    def resolve(self, scope: str, key: str, status: str, *, reason: str, seen: int) -> list[str]:
+    def resolve(self, scope: str, key: str, status: str, *, reason: str, changed: int) -> list[str]:
         """A person says what becomes of an item that is not done; with key "" of all that are in doubt or set aside.
-        Returns their keys. `seen`: `last_change` when the person decided; items that changed later stay as they are."""
+        Returns their keys. `changed`: `last_change` when the person decided; later changes are kept."""
         with self._tables.on_chain(scope) as chain:
             rows = chain(
                 _of_key(_RESOLVE, key),
                 scope=scope,
                 key=key,
-                seen=seen,
+                seen=changed,
                 status=status,
                 reason=clean(reason),
                 at=chain.at,

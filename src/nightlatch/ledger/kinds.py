@@ -247,7 +247,7 @@ AGENT_SEEN = EntryKind(
 
 # ── a batch's items: their keys by their status, one a line ──
 
-BATCH = EntryKind("batch", "a batch; to go on with it: {again}", run="again")
+BATCH = EntryKind("batch", "a batch; to continue it: {again}", run="again")
 BATCH_KEY = EntryKind("batch-key", "its items are known by {key}", job="key")
 _STATUSES = (BEGUN, DONE, FAILED, IN_DOUBT, SET_ASIDE)
 _KEYS = "".join(f"[ {status}: {{{status}}}.]" for status in _STATUSES)

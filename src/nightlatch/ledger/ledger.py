@@ -111,7 +111,7 @@ class Ledger:
             if left_behind and lost == "doubt":
                 ended = sealing.reap(self._tables, run, token, grant, statuses.IN_DOUBT)
                 if ended:
-                    raise RunEnded(sealing.closed(ended), ended)
+                    raise RunEnded(sealing.why_closed(ended), ended)
                 continue
             mine = run.status == statuses.RUNNING and (run.token, run.grant) == (token, grant)
             at = self._tables.now()
@@ -221,13 +221,13 @@ class Ledger:
 
         return tally.own(self._tables, run, unit, period)
 
-    def request_cancel(self, run_id: str, by: str, *, seen: str = "") -> RunRow:
+    def request_cancel(self, run_id: str, by: str, *, state: str = "") -> RunRow:
         """Ask for a run's end. One that is not running is cancelled at once; a running one's holder finds the request.
 
-        `seen`, here and below: the state that the person saw (`decisions.seen`). If the run has changed since, nothing
+        `state`, here and below: what the person saw (`decisions.state_of`). If the run has changed since, nothing
         is done, and `RunEnded` carries the run as it is.
         """
-        return self._decided(run_id, lambda run: decisions.cancel(self._tables, run, by), seen)
+        return self._decided(run_id, lambda run: decisions.cancel(self._tables, run, by), state)
 
     def set_budget(self, run: RunRow, caps: str, by: str) -> None:
         """A person sets a run's budget; its supervisor finds it within seconds."""
@@ -237,13 +237,13 @@ class Ledger:
         """The budget that a person has set for a run; "" if nobody has."""
         return decisions.budget_of(self._watching, run_id, patience=_MOMENT)
 
-    def resolve(self, run_id: str, outcome: str, by: str, *, seen: str = "") -> RunRow:
+    def resolve(self, run_id: str, outcome: str, by: str, *, state: str = "") -> RunRow:
         """A person decides how a run that is in doubt or needs attention ended: succeeded, failed or cancelled."""
-        return self._decided(run_id, lambda run: decisions.resolve(self._tables, run, outcome, by), seen)
+        return self._decided(run_id, lambda run: decisions.resolve(self._tables, run, outcome, by), state)
 
-    def retry(self, run_id: str, by: str, *, seen: str = "") -> RunRow:
+    def retry(self, run_id: str, by: str, *, state: str = "") -> RunRow:
         """A person wants another attempt: the run is pending again."""
-        return self._decided(run_id, lambda run: decisions.retry(self._tables, run, by), seen)
+        return self._decided(run_id, lambda run: decisions.retry(self._tables, run, by), state)
 
     def hold(self, run_id: str, until: float) -> RunRow:
         """Let a run that has not begun wait for an approval; any other is returned as it is."""
@@ -290,7 +290,7 @@ class Ledger:
         with self._tables.on_chain(job) as chain:
             return chain.append(kind, **facts)
 
-    def noted(self, job: str, kind: str) -> Entry | None:
+    def last_note(self, job: str, kind: str) -> Entry | None:
         """The last note of that kind on a job's chain."""
         return self._last(job_chain(job), kind)
 
@@ -472,10 +472,10 @@ class Ledger:
             raise UsageError(f"there is no run {run_id!r}: {advice.command('runs')} lists them")
         return run
 
-    def _decided(self, run_id: str, decide: Callable[[RunRow], RunRow | None], seen: str = "") -> RunRow:
+    def _decided(self, run_id: str, decide: Callable[[RunRow], RunRow | None], state: str = "") -> RunRow:
         while True:  # until the run has not changed between the read and the decision
             run = self._existing(run_id)
-            if seen and decisions.seen(run) != seen:
+            if state and decisions.state_of(run) != state:
                 raise RunEnded(f"{decisions.title(run)} is {run.status} by now, at attempt {run.attempt}", run)
             decided = decide(run)
             if decided:

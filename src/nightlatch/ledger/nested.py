@@ -19,7 +19,7 @@ from .decisions import title
 from .opening import find, new_id
 from .records import ATTEMPT, ENTRY, RUN, Attempt, RunRow
 from .run_fence import RunFence
-from .sealing import RunEntries, closed, ended_attempt, lost_attempt, stale
+from .sealing import RunEntries, ended_attempt, lost_attempt, stale, why_closed
 from .step_chain import head_of
 from .step_log import StepWriter
 from .tally import TALLY
@@ -108,7 +108,7 @@ class NestedLedger:
                 self._judge(write)
             self._seq, self._head = self._chain_head()  # only the job's chain has changed: another process wrote to it
         for write in writes:
-            write.of.went_on(write)
+            write.of.note_commit(write)
 
     def _write(self, writes: Sequence[PendingWrite], lazy: bool) -> bool:
         """False, and nothing written, if a run or the job's chain has changed."""
@@ -170,7 +170,7 @@ class NestedLedger:
             if other is None or other.id == nested.run.id:
                 continue
             if other.attempt or not statuses.may_seal(other.status):
-                raise RunEnded(closed(other), other)
+                raise RunEnded(why_closed(other), other)
             nested.begin_as(other)
             found = True
         return found
@@ -185,7 +185,7 @@ class NestedLedger:
         if (now.head, now.status, now.attempt) == (was.head, was.status, was.attempt):
             return
         if (now.token, now.grant) in ((write.run.token, write.run.grant), (was.token, was.grant)):
-            raise RunEnded(closed(now), now)
+            raise RunEnded(why_closed(now), now)
         raise stale(self._tables.database.identity(), now, write.run.token, write.run.grant)
 
     def _found(self, run: RunRow) -> RunRow | None:
@@ -289,9 +289,9 @@ class NestedRun:
         write.again = lambda: self.ending(status, elapsed=elapsed, steps=steps, **more)
         return write
 
-    def went_on(self, write: PendingWrite) -> None:
+    def note_commit(self, write: PendingWrite) -> None:
         """Take note that `write` was committed."""
-        self._steps.went_on(write.steps)
+        self._steps.note_commit(write.steps)
         self.run, self.unwritten = write.run, None
 
     def _next_write(self) -> PendingWrite:

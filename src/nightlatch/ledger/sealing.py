@@ -7,7 +7,7 @@ from ..core.model import Mark
 from ..errors import RunEnded, StaleToken
 from . import kinds
 from .chain import clean, link
-from .decisions import anchored, held_message, title
+from .decisions import anchor, held_message, title
 from .records import ATTEMPT, ENTRY, RUN, Attempt
 from .step_chain import head_of
 
@@ -53,7 +53,7 @@ def judge(store: str, run: RunRow, token: int, grant: str) -> None:
     if newer:
         raise stale(store, run, token, grant)
     if not statuses.may_seal(run.status) or run.held is not None:
-        raise RunEnded(closed(run), run)
+        raise RunEnded(why_closed(run), run)
 
 
 def stale(store: str, run: RunRow, token: int, grant: str) -> StaleToken:
@@ -65,7 +65,7 @@ def stale(store: str, run: RunRow, token: int, grant: str) -> StaleToken:
     )
 
 
-def closed(run: RunRow) -> str:
+def why_closed(run: RunRow) -> str:
     """Why no attempt of the run can begin, and what to type."""
     if run.status == statuses.SUCCEEDED:
         return f"{title(run)} succeeded already"
@@ -96,7 +96,7 @@ def take(
             return None
         chain.later(ATTEMPT.put, **ATTEMPT.by_column(attempt))
         _close_lost(tables, chain, run, entries, run_ended=False)
-        return anchored(chain, run.id, kinds.LOST, **link)
+        return anchor(chain, run.id, kinds.LOST, **link)
 
 
 def reap(tables: Tables, run: RunRow, token: int, grant: str, status: str) -> RunRow | None:
@@ -116,7 +116,7 @@ def reap(tables: Tables, run: RunRow, token: int, grant: str, status: str) -> Ru
         if not chain(_REAP, **values):
             return None
         _close_lost(tables, chain, run, entries, run_ended=True)
-        return anchored(chain, run.id, kinds.ENDED, status=status, seq=entries.seq, head=entries.head)
+        return anchor(chain, run.id, kinds.ENDED, status=status, seq=entries.seq, head=entries.head)
 
 
 def _close_lost(tables: Tables, chain: ChainTransaction, run: RunRow, entries: RunEntries, *, run_ended: bool) -> None:

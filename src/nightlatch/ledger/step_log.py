@@ -114,11 +114,11 @@ class StepWriter:
             self._fence.advance(lambda seq, head: self._composed(seq, head, steps))
 
     def rows(self, steps: Sequence[Step], at: int) -> list[Row]:
-        """The steps as rows of the journal, for a commit with another fence; call `went_on` after that commit."""
+        """The steps as rows of the journal, for a commit with another fence; call `note_commit` after it."""
         self._fence.settle()
         return self._rows(self._fence.seq, self._fence.head, at, steps)
 
-    def went_on(self, rows: Sequence[Row]) -> None:
+    def note_commit(self, rows: Sequence[Row]) -> None:
         if rows:
             self._fence.seq, self._fence.head = _last(rows)
 

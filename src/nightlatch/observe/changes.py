@@ -84,7 +84,7 @@ class JobChanges:
 def job_changes(reader: StoreReader, job: str, only: str = "") -> JobChanges:
     """Changes among succeeded runs: a failed run uses less, which is not a new level. `only`: just this figure."""
     memo_key = ("changes", job, only, reader.ledger.history.length(job))
-    return reader.kept(memo_key, _KEPT, lambda: _job_changes(reader, job, only))
+    return reader.cached(memo_key, _KEPT, lambda: _job_changes(reader, job, only))
 
 
 def _job_changes(reader: StoreReader, job: str, only: str) -> JobChanges:
@@ -93,7 +93,7 @@ def _job_changes(reader: StoreReader, job: str, only: str) -> JobChanges:
     points = [point for point in history.series(job, most=most) if point.status == statuses.SUCCEEDED]
     days = {point.run: date.fromisoformat(history.day(point.at)).weekday() for point in points}
     accepted: dict[str, list[float]] = {}
-    for entry in history.rare(kinds.USUAL, job=job):
+    for entry in history.rare_entries(kinds.USUAL, job=job):
         for what in entry.facts.get("what", "").split():
             accepted.setdefault(what, []).append(entry.at)
     found: dict[str, Levels] = {}
@@ -125,7 +125,7 @@ def _skipped(reader: StoreReader, job: str, points: Sequence[RunPoint]) -> list[
     return counts
 
 
-def went_in(reader: StoreReader, run: str) -> dict[str, str]:
+def inputs_of(reader: StoreReader, run: str) -> dict[str, str]:
     """The inputs of a run's newest attempt: command, definition, files, models."""
     found: dict[str, str] = {}
     for entry in reader.ledger.history.outline(run):
@@ -155,7 +155,7 @@ def _explained(reader: StoreReader, what: str, shift: Shift, points: Sequence[Ru
     return LevelChange(
         what=what,
         shift=shift,
-        differences=differences(went_in(reader, shift.last_usual.run), went_in(reader, shift.first.run)),
+        differences=differences(inputs_of(reader, shift.last_usual.run), inputs_of(reader, shift.first.run)),
         parts=rise.parts(_level(before), _level(after)) if what == "usd" else {},
     )
 

@@ -77,14 +77,14 @@ class Details(RunView):
 
 def details(reader: StoreReader, run: RunRow, *, in_outline: bool = False) -> Details:
     """`in_outline`: of a long journal, read only what the run's end, attempts and verdict need."""
-    seen = view(reader, run)
+    run_view = view(reader, run)
     tail = kept_output.tail(kept_output.folder_of(reader.store.folder, run.id), _TAIL)
     items = reader.ledger.items.counts(run.job)
     entries, in_all = _outline(reader, run) if in_outline else _journal(reader, run)
     return Details(
         run=run,
-        status=seen.status,
-        next=seen.next,
+        status=run_view.status,
+        next=run_view.next,
         attempts=tuple(reader.ledger.attempts(run.id)),
         entries=tuple(entries),
         entries_in_all=in_all,
@@ -94,7 +94,7 @@ def details(reader: StoreReader, run: RunRow, *, in_outline: bool = False) -> De
         elsewhere=tuple(open_decisions.elsewhere(reader, run.job)),
         calls=() if in_outline else tuple(reader.ledger.history.calls_of(run.id)),
         refused_starts=tuple(reader.ledger.refused_starts.of(run.job)),
-        choices=(*choices(reader, run, seen.status), *_raise_budget(run)),
+        choices=(*choices(reader, run, run_view.status), *_raise_budget(run)),
     )
 
 
@@ -105,7 +105,7 @@ def _raise_budget(run: RunRow) -> tuple[Advice, ...]:
 
 def newest_plan(reader: StoreReader, job: str) -> Plan | None:
     """What the job's newest dry-run found."""
-    noted = reader.ledger.noted(job, kinds.PLAN)
+    noted = reader.ledger.last_note(job, kinds.PLAN)
     return plan.from_journal(job, noted) if noted else None
 
 
@@ -118,8 +118,8 @@ def _journal(reader: StoreReader, run: RunRow) -> tuple[list[Entry], int]:
 
 def _outline(reader: StoreReader, run: RunRow) -> tuple[list[Entry], int]:
     """Like `_journal`, but with a bounded number of entries; the count is of all."""
-    rare = reader.ledger.history.rare(job=run.job, since=_before(run), until=run.changed + _LATER)
-    from_job = _about(run, rare)
+    rare_entries = reader.ledger.history.rare_entries(job=run.job, since=_before(run), until=run.changed + _LATER)
+    from_job = _about(run, rare_entries)
     steps, all_steps = reader.ledger.step_log.newest(run.id, _STEPS)
     found = [*reader.ledger.history.outline(run.id), *steps, *from_job]
     return sorted(found, key=lambda entry: entry.at), run.seq + all_steps + len(from_job)

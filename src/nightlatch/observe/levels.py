@@ -52,7 +52,7 @@ class Shift:
 
 
 @value(frozen=True, kw_only=True)
-class Wild:
+class Outlier:
     """A single run far from the level, to which the next ones returned."""
 
     point: Point
@@ -66,7 +66,7 @@ class Wild:
 @value(frozen=True, kw_only=True)
 class Levels:
     shifts: tuple[Shift, ...] = ()  # the oldest first
-    wild: tuple[Wild, ...] = ()
+    outliers: tuple[Outlier, ...] = ()
     usual: float | None = None  # what a run takes on the newest run's weekday; None: too few runs
 
     @property
@@ -149,7 +149,7 @@ class _Detector:
         self._before: _Usual | None = None  # the usual before that shift; None: no shift lasts
         self._cached: tuple[int, _Usual] | None = None  # (number of runs, the usual of these)
         self._shifts: list[Shift] = []
-        self._wild: list[Wild] = []
+        self._outliers: list[Outlier] = []
 
     def levels(self) -> Levels:
         for index, point in enumerate(self._points):
@@ -165,7 +165,7 @@ class _Detector:
         if len(self._at_level) >= FEWEST:
             last = len(self._points) - 1
             usual = exp(self._logs[last] - (self._before or self._usual(self._at_level)).deviation(last))
-        return Levels(shifts=tuple(self._shifts), wild=tuple(self._wild), usual=usual)
+        return Levels(shifts=tuple(self._shifts), outliers=tuple(self._outliers), usual=usual)
 
     def _usual(self, indexes: Sequence[int]) -> _Usual:
         return _Usual(self._days, self._logs, indexes)
@@ -185,8 +185,8 @@ class _Detector:
         if moved:
             self._begin(index, usual, median(deviations))
         elif abs(deviations[0]) > max(_WILD * usual.spread, 2 * _LEAST) and not usual.left(deviations[1]):
-            wild = self._points[last[0]]
-            self._wild.append(Wild(point=wild, usual=exp(self._logs[last[0]] - deviations[0])))
+            outlier = self._points[last[0]]
+            self._outliers.append(Outlier(point=outlier, usual=exp(self._logs[last[0]] - deviations[0])))
 
     def _recently_usual(self) -> _Usual:
         """The usual before the last three runs. Not recomputed for each run: one more hardly moves the median."""

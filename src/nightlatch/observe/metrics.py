@@ -99,7 +99,7 @@ class Collector:
             success.keep_largest((self._job(job),), at)
         yield success.gauge("nightlatch_last_success_timestamp_seconds", "When a run last succeeded.", ("job",))
         refusals = _Sums()
-        for entry in ledger.history.rare(kinds.REFUSED, most=100_000):
+        for entry in ledger.history.rare_entries(kinds.REFUSED, most=100_000):
             refusals.add((self._job(entry.chain.removeprefix("job:")),), 1)
         yield refusals.counter("nightlatch_refusals", "Writes of stale holders that were refused.", ("job",))
 

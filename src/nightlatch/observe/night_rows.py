@@ -43,15 +43,15 @@ class NightPart:
     capped: bool = False  # there may be more rows, which were not read
 
 
-def parts(reader: StoreReader, seen: Overview, shown: dict[str, int]) -> list[NightPart]:
+def parts(reader: StoreReader, view: Overview, shown: dict[str, int]) -> list[NightPart]:
     """The parts that have rows. `shown`: how many rows to show, by the part's title."""
-    besides = (*_overdue(seen), *_agents(seen), *_demoted(seen), *_undelivered(seen), *_decisions(seen))
-    needs = [*besides, *(_needs(reader, one) for one in seen.needs_you.runs)]
+    besides = (*_overdue(view), *_agents(view), *_demoted(view), *_undelivered(view), *_decisions(view))
+    needs = [*besides, *(_needs(reader, one) for one in view.needs_you.runs)]
     found = {
-        "needs you": (needs, seen.needs_you.capped),
-        "running": ([_running(reader, one) for one in seen.running.runs], seen.running.capped),
-        "waiting": (waiting(seen), seen.waiting.capped),
-        "done": (_done(reader, seen.done.runs), seen.done.capped),
+        "needs you": (needs, view.needs_you.capped),
+        "running": ([_running(reader, one) for one in view.running.runs], view.running.capped),
+        "waiting": (waiting(view), view.waiting.capped),
+        "done": (_done(reader, view.done.runs), view.done.capped),
     }
     return [
         NightPart(title=title, rows=tuple(rows[: shown[title]]), more=max(len(rows) - shown[title], 0), capped=capped)
@@ -60,55 +60,55 @@ def parts(reader: StoreReader, seen: Overview, shown: dict[str, int]) -> list[Ni
     ]
 
 
-def _overdue(seen: Overview) -> list[NightRow]:
+def _overdue(view: Overview) -> list[NightRow]:
     return [
         NightRow(mark=BROKEN, job=row.job, word="overdue", at=row.next_due, reason=_UNCLAIMED,
                  next=advice.to("slots", row.job))
-        for row in seen.overdue
+        for row in view.overdue
     ]  # fmt: skip
 
 
-def _agents(seen: Overview) -> list[NightRow]:
+def _agents(view: Overview) -> list[NightRow]:
     return [
         NightRow(mark=BROKEN, job=one.row.job, word="left running", at=one.row.began, reason=one.sentence,
                  next=one.cancel)
-        for one in seen.agents
+        for one in view.agents
     ]  # fmt: skip
 
 
-def _demoted(seen: Overview) -> list[NightRow]:
+def _demoted(view: Overview) -> list[NightRow]:
     """Jobs that lost their stage."""
     return [
         NightRow(mark=BROKEN, job=row.job, word="demoted", at=(row.change or {}).get("at"),
                  reason=f"now {row.stage}: {(row.change or {}).get('why')}",
                  next=advice.to("promote", row.job))
-        for row in seen.demoted
+        for row in view.demoted
     ]  # fmt: skip
 
 
-def _undelivered(seen: Overview) -> list[NightRow]:
+def _undelivered(view: Overview) -> list[NightRow]:
     return [
         NightRow(mark=BROKEN, job=one.transport, word="undelivered", at=one.changed, reason=f"an alert: {one.reason}",
                  next=advice.to("alerts"))
-        for one in seen.undelivered
+        for one in view.undelivered
     ]  # fmt: skip
 
 
-def _earned(seen: Overview) -> list[NightRow]:
+def _earned(view: Overview) -> list[NightRow]:
     """Jobs that have earned the next stage; only a person promotes them."""
     return [
         NightRow(mark=PERSON, job=row.job, word=row.stage, reason="has earned the next stage",
                  next=advice.to("promote", row.job))
-        for row in seen.earned
+        for row in view.earned
     ]  # fmt: skip
 
 
-def waiting(seen: Overview) -> list[NightRow]:
+def waiting(view: Overview) -> list[NightRow]:
     """Runs that wait for their turn or their next try, and jobs that wait without a run."""
-    return [*map(_waiting, seen.waiting.runs), *waiting_besides_runs(seen)]
+    return [*map(_waiting, view.waiting.runs), *waiting_besides_runs(view)]
 
 
-def waiting_besides_runs(seen: Overview) -> list[NightRow]:
+def waiting_besides_runs(view: Overview) -> list[NightRow]:
     """Jobs that were not started because their budget is spent, and jobs that have earned the next stage."""
     refused = [
         NightRow(
@@ -119,12 +119,12 @@ def waiting_besides_runs(seen: Overview) -> list[NightRow]:
             reason=run_facts.refused_times(one),
             next=advice.to("usage"),
         )
-        for one in seen.unaffordable
+        for one in view.unaffordable
     ]
-    return [*refused, *_earned(seen)]
+    return [*refused, *_earned(view)]
 
 
-def _decisions(seen: Overview) -> list[NightRow]:
+def _decisions(view: Overview) -> list[NightRow]:
     return [
         NightRow(
             mark=DOUBT if one.status != lapse.LAPSED else BROKEN,
@@ -134,32 +134,32 @@ def _decisions(seen: Overview) -> list[NightRow]:
             reason=": ".join(filter(None, (f"{one.count} items" if one.count > 1 else one.key, one.note))),
             next=one.resolve(),
         )
-        for one in seen.decisions_besides_runs
+        for one in view.decisions_besides_runs
     ]
 
 
-def _needs(reader: StoreReader, one: RunView) -> NightRow:
-    run = one.run
-    reason = one.note
+def _needs(reader: StoreReader, view: RunView) -> NightRow:
+    run = view.run
+    reason = view.note
     if run.status in statuses.FAILURES and run.reason in ("", f"exit code {run.exit_code}"):
         reason = ": ".join(filter(None, (run.reason, run_facts.last_line(reader, run))))
     elif run.status in (statuses.TIMED_OUT, statuses.STALLED):
         reason = "; ".join(filter(None, (run.reason, run_facts.last_line(reader, run))))
     times = _in_a_row(reader, run) if run.status in statuses.FAILURES else 1
     again = f"{figures.ordinal(times)} time in a row" if times > 1 else ""
-    key = "" if one.key == "by hand" else one.key
+    key = "" if view.key == "by hand" else view.key
     return NightRow(
-        mark=_MARKS.get(one.status, BROKEN),
+        mark=_MARKS.get(view.status, BROKEN),
         job=run.job,
-        word=_words(one.status),
+        word=_words(view.status),
         at=run.changed,
         reason=_joined(key, "; ".join(filter(None, (again, reason)))),
-        next=one.next,
+        next=view.next,
     )
 
 
-def _running(reader: StoreReader, one: RunView) -> NightRow:
-    run, facts = one.run, run_facts.run_facts(reader, one.run, one.status)
+def _running(reader: StoreReader, view: RunView) -> NightRow:
+    run, facts = view.run, run_facts.run_facts(reader, view.run, view.status)
     spent = figures.span(max(clock.wall() - run.started, 1)) if run.started else ""
     limit = f" of {figures.span(facts.timeout)}" if facts.timeout else ""
     bar = ""
@@ -173,18 +173,17 @@ def _running(reader: StoreReader, one: RunView) -> NightRow:
     end = expected_end(facts)
     parts = (bar, cost, f"done about {run_facts.at(end)}" if end else "", run.message)
     cancel = f"cancel requested by {run.cancel}" if run.cancel else ""
-    return NightRow(
-        mark=WORKS, job=run.job, word=f"{spent}{limit}", reason=", ".join(filter(None, (*parts, cancel))), next=one.next
-    )
+    reason = ", ".join(filter(None, (*parts, cancel)))
+    return NightRow(mark=WORKS, job=run.job, word=f"{spent}{limit}", reason=reason, next=view.next)
 
 
-def _waiting(one: RunView) -> NightRow:
-    run = one.run
+def _waiting(view: RunView) -> NightRow:
+    run = view.run
     ahead = run.due - clock.wall() if run.due is not None else 0.0
     due = f"due in {figures.span(ahead)}" if ahead >= 1 else "due now" if run.due is not None else ""
     return NightRow(
-        mark=WAITS, job=run.job, word=one.status, at=run.due or run.changed,
-        reason=_joined(one.key, "; ".join(filter(None, (due, one.note)))), next=one.next, run=run.id,
+        mark=WAITS, job=run.job, word=view.status, at=run.due or run.changed,
+        reason=_joined(view.key, "; ".join(filter(None, (due, view.note)))), next=view.next, run=run.id,
     )  # fmt: skip
 
 

@@ -29,51 +29,51 @@ def _escaped(text: str) -> str:
     return printable(text).translate(_MARKUP).replace("://", ":\u200b//").replace("@", "@\u200b")
 
 
-def night(reader: StoreReader, seen: Overview) -> Night:
+def night(reader: StoreReader, view: Overview) -> Night:
     """The facts of the night's verdict."""
-    history, since = reader.ledger.history, seen.since or 0.0
-    counts = {status: history.counted(status, since) for status in statuses.TERMINAL}
+    history, since = reader.ledger.history, view.since or 0.0
+    counts = {status: history.count(status, since) for status in statuses.TERMINAL}
     slots, slots_ran = history.slots_since(since)
     usd, _ = history.used_since(since)
     now = clock.wall()
     today = date.fromisoformat(history.day(now))
     evening_of = date.fromisoformat(history.day(evening.began(history.zone, now)))
-    approvals = sum(run.status == statuses.WAITING for run in seen.needs_you.runs)
-    usual = reader.kept(("usual night", today), _KEPT, lambda: _usual(reader, today)) if usd else None
-    risen, share = "", 0.0
+    approvals = sum(run.status == statuses.WAITING for run in view.needs_you.runs)
+    usual = reader.cached(("usual night", today), _KEPT, lambda: _usual(reader, today)) if usd else None
+    risen_job, share = "", 0.0
     if usual and usd > usual * (1 + verdict.LIKE):
-        risen, share = reader.kept(("risen", today), _KEPT, lambda: _risen(reader, today))
+        risen_job, share = reader.cached(("risen", today), _KEPT, lambda: _risen(reader, today))
     return Night(
         slots=slots,
         slots_ran=slots_ran,
         ended=sum(counts.values()),
         well=counts[statuses.SUCCEEDED],
-        need_you=seen.need_you,
-        alarming=seen.need_you - approvals,
+        need_you=view.need_you,
+        alarming=view.need_you - approvals,
         usd=usd,
         usual_usd=usual,
         weekday=_DAYS[evening_of.weekday()],
-        risen=risen,
+        risen_job=risen_job,
         risen_share=share,
-        refused=len(history.rare(kinds.REFUSED, since=since)),
+        refused=len(history.rare_entries(kinds.REFUSED, since=since)),
     )
 
 
-def markdown(reader: StoreReader, seen: Overview, plain: Callable[[str], str] = _escaped) -> str:
+def markdown(reader: StoreReader, view: Overview, plain: Callable[[str], str] = _escaped) -> str:
     """The morning report. `plain` removes links, mentions and markup from reported texts."""
-    first = verdict.night(night(reader, seen))
+    first = verdict.night(night(reader, view))
     lines = [f"# {plain(first.sentence)}", "", plain(first.reasons)]
-    for title, rows in _parts(reader, seen).items():
+    for title, rows in _parts(reader, view).items():
         lines += ["", f"## {title.capitalize()}", ""]
         lines += [f"- **{plain(job)}** {plain(text)} `{command}`" for job, text, command in rows]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def as_html(reader: StoreReader, seen: Overview) -> str:
+def as_html(reader: StoreReader, view: Overview) -> str:
     """The morning report as one HTML page without styles, scripts or links."""
-    first = verdict.night(night(reader, seen))
+    first = verdict.night(night(reader, view))
     parts = [f"<h1>{html.escape(first.sentence)}</h1>", f"<p>{html.escape(first.reasons)}</p>"]
-    for title, rows in _parts(reader, seen).items():
+    for title, rows in _parts(reader, view).items():
         parts.append(f"<h2>{html.escape(title.capitalize())}</h2>\n<ul>")
         parts += [
             f"<li><b>{html.escape(printable(job))}</b> {html.escape(printable(text))} "
@@ -85,27 +85,27 @@ def as_html(reader: StoreReader, seen: Overview) -> str:
     return head + "\n".join(parts) + "\n</body></html>\n"
 
 
-def _parts(reader: StoreReader, seen: Overview) -> dict[str, list[tuple[str, str, str]]]:
+def _parts(reader: StoreReader, view: Overview) -> dict[str, list[tuple[str, str, str]]]:
     """Title → rows of (job, sentence, command to type), without empty parts."""
     found: dict[str, list[tuple[str, str, str]]] = {}
-    besides = [(one.of, one.note or one.status, advice.text(one.resolve())) for one in seen.decisions_besides_runs]
-    late = [(row.job, "has a slot that no machine has begun", advice.command("slots", row.job)) for row in seen.overdue]
-    unwatched = [(one.row.job, one.sentence, advice.text(one.cancel)) for one in seen.agents]
-    demoted = [(row.job, f"was demoted: {row.stage} now", advice.command("promote", row.job)) for row in seen.demoted]
-    unsent = [(one.transport, f"an alert: {one.reason}", advice.command("alerts")) for one in seen.undelivered]
+    besides = [(one.of, one.note or one.status, advice.text(one.resolve())) for one in view.decisions_besides_runs]
+    late = [(row.job, "has a slot that no machine has begun", advice.command("slots", row.job)) for row in view.overdue]
+    unwatched = [(one.row.job, one.sentence, advice.text(one.cancel)) for one in view.agents]
+    demoted = [(row.job, f"was demoted: {row.stage} now", advice.command("promote", row.job)) for row in view.demoted]
+    unsent = [(one.transport, f"an alert: {one.reason}", advice.command("alerts")) for one in view.undelivered]
     found["needs you"] = [*besides, *unwatched, *late, *demoted, *unsent]
-    for title, group in seen.groups.items():
+    for title, group in view.groups.items():
         rows = [_row(reader, one) for one in group.runs[:_SHOWN]]
         found[title] = [*found.get(title, []), *rows]
         if len(group.runs) > _SHOWN:
             found[title].append(("", f"and {len(group.runs) - _SHOWN} more", advice.command("runs")))
-    besides_runs = night_rows.waiting_besides_runs(seen)
+    besides_runs = night_rows.waiting_besides_runs(view)
     found["waiting"] += [(row.job, f"{row.word}: {row.reason}", advice.text(row.next)) for row in besides_runs]
     return {title: rows for title, rows in found.items() if rows}
 
 
-def _row(reader: StoreReader, one: RunView) -> tuple[str, str, str]:
-    return one.run.job, run_facts.run_verdict(reader, one.run, one.status).sentence, advice.text(one.next)
+def _row(reader: StoreReader, view: RunView) -> tuple[str, str, str]:
+    return view.run.job, run_facts.run_verdict(reader, view.run, view.status).sentence, advice.text(view.next)
 
 
 def _usual(reader: StoreReader, today: date) -> float | None:

@@ -75,8 +75,8 @@ def here(reader: StoreReader) -> list[OpenDecision]:
     """Effects and items in this ledger; the items of a batch are one row for each status."""
     begun = reader.ledger.effects.every(BEGUN, limit=_MOST)
     now = reader.store.clock() if begun else 0.0
-    found = [_effect(each, why) for each in begun if (why := _why_left(reader, each, now))]
-    found += [_effect(each, each.reason) for each in reader.ledger.effects.every(IN_DOUBT, limit=_MOST)]
+    found = [_effect(effect, why) for effect in begun if (why := _why_left(reader, effect, now))]
+    found += [_effect(effect, effect.reason) for effect in reader.ledger.effects.every(IN_DOUBT, limit=_MOST)]
     return [*found, *items(reader)]
 
 
@@ -107,24 +107,24 @@ def named(reader: StoreReader, key: str, *, scope: str = "", batch: str = "", jo
         return found
     if not batch:
         found += [
-            _effect(each, each.reason)
+            _effect(effect, effect.reason)
             for status in (IN_DOUBT, BEGUN)
-            for each in reader.ledger.effects.every(status, scope, limit=100_000)
-            if each.key == key
+            for effect in reader.ledger.effects.every(status, scope, limit=100_000)
+            if effect.key == key
         ]
     if not scope:
         found += items(reader, key, batch)
     return found
 
 
-def _effect(each: Effect, reason: str) -> OpenDecision:
-    return OpenDecision(key=each.key, status=each.status, changed=each.changed, scope=each.scope, reason=reason)
+def _effect(effect: Effect, reason: str) -> OpenDecision:
+    return OpenDecision(key=effect.key, status=effect.status, changed=effect.changed, scope=effect.scope, reason=reason)
 
 
-def _why_left(reader: StoreReader, each: Effect, now: float) -> str:
+def _why_left(reader: StoreReader, effect: Effect, now: float) -> str:
     """Why nobody is working on a begun effect any more; "" if its holder may be."""
-    if lapse.process_gone(each.holder):
+    if lapse.process_gone(effect.holder):
         # The holder may have finished the effect and exited after we read it: read it again.
-        current = reader.ledger.effects.find(each.scope, each.key)
-        return f"its holder {each.holder} is gone" if current == each else ""
-    return "its time is over, and its end was not reported" if each.deadline < now else ""
+        current = reader.ledger.effects.find(effect.scope, effect.key)
+        return f"its holder {effect.holder} is gone" if current == effect else ""
+    return "its time is over, and its end was not reported" if effect.deadline < now else ""

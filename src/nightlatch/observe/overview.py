@@ -77,7 +77,7 @@ class Overview:
 
     def facts(self) -> dict[str, object]:
         """The fields of the JSON output."""
-        groups = {name.replace(" ", "_"): [seen.facts() for seen in g.runs] for name, g in self.groups.items()}
+        groups = {name.replace(" ", "_"): [run_view.facts() for run_view in g.runs] for name, g in self.groups.items()}
         return {
             "version": 1,
             "since": self.since,
@@ -115,18 +115,18 @@ def overview(reader: StoreReader, since: float | None, *, failed_since: float | 
             within = failed_since
         runs = list(reader.ledger.runs(status=status, since=within, limit=_MOST))
         for run in runs:
-            seen = view(reader, run)
-            found[_group_of_run(reader, seen)].append(seen)
+            run_view = view(reader, run)
+            found[_group_of_run(reader, run_view)].append(run_view)
         if len(runs) == _MOST:
             capped.add(_group_of_status(status))
-    for seen_runs in found.values():
-        seen_runs.sort(key=lambda seen: -seen.run.changed)
-    found["needs_you"].sort(key=lambda seen: _URGENCY.index(seen.status) if seen.status in _URGENCY else len(_URGENCY))
+    for views in found.values():
+        views.sort(key=lambda one: -one.run.changed)
+    found["needs_you"].sort(key=lambda one: _URGENCY.index(one.status) if one.status in _URGENCY else len(_URGENCY))
     here, elsewhere = open_decisions.here(reader), open_decisions.elsewhere(reader)
     job_rows = stages.all_rows(reader)
     return Overview(
         since=since,
-        **{name: Group(runs=tuple(seen), capped=name in capped) for name, seen in found.items()},
+        **{name: Group(runs=tuple(run_view), capped=name in capped) for name, run_view in found.items()},
         undecided=tuple(here),
         elsewhere=None if reader.unreachable else tuple(elsewhere),
         unreachable=reader.unreachable,
@@ -161,14 +161,14 @@ def is_shut_down(reader: StoreReader, run: RunRow) -> bool:
     return reader.ledger.attempts(run.id)[-1].status != statuses.CANCELLED
 
 
-def _group_of_run(reader: StoreReader, seen: RunView) -> str:
+def _group_of_run(reader: StoreReader, run_view: RunView) -> str:
     """The group that a run is shown in."""
-    run = seen.run
+    run = run_view.run
     if run.held is not None or is_overdue(run):
         return "needs_you"
-    if seen.status in statuses.FAILURES or is_shut_down(reader, run):
+    if run_view.status in statuses.FAILURES or is_shut_down(reader, run):
         return "done" if reader.needs_nobody(run) else "needs_you"
-    return _group_of_status(seen.status)
+    return _group_of_status(run_view.status)
 
 
 def _group_of_status(status: str) -> str:

@@ -63,7 +63,7 @@ class StoreReader:
         """Forget what was read, so that a long-lived process reads it anew."""
         self._begun, self.unreachable, self._acknowledged = None, "", {}
 
-    def kept(self, what: Hashable, seconds: float, make: Callable[[], T]) -> T:
+    def cached(self, what: Hashable, seconds: float, make: Callable[[], T]) -> T:
         """The result of `make`, which is called again only when the last result is older than `seconds`. A long-lived
         process gives all its readers the same `memo`."""
         made_at, last = self.memo.get(what, (float("-inf"), None))

@@ -20,11 +20,11 @@ class Level:
     usd: float
     tokens: float = 0.0
     calls: float = 0.0
-    runs_a_day: float = 0.0  # 0: not logs
+    runs_a_day: float = 0.0  # 0: not known
 
 
 def parts(before: Level, after: Level) -> dict[str, float]:
-    """The additional cost of a day (of a run, if the runs per day are not logs) in USD by cause, the largest first.
+    """The additional cost of a day (of a run, if the runs per day are not known) in USD by cause, the largest first.
     Without calls, tokens are counted per run; without tokens and calls, only runs and price are causes."""
     counted = before.runs_a_day > 0 and after.runs_a_day > 0
     runs = (before.runs_a_day, after.runs_a_day) if counted else (1.0, 1.0)

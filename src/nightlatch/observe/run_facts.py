@@ -76,10 +76,10 @@ def at(moment: float) -> str:
     return time.strftime("%H:%M" if near else "%d %b %H:%M", shown)
 
 
-def refused_times(one: RefusedStart) -> str:
+def refused_times(start: RefusedStart) -> str:
     """How often a start was refused, and why."""
-    often = f"{one.count} times since {at(one.first)}: " if one.count > 1 else ""
-    return often + one.reason.removeprefix(f"{one.job} is not started: ")
+    often = f"{start.count} times since {at(start.first)}: " if start.count > 1 else ""
+    return often + start.reason.removeprefix(f"{start.job} is not started: ")
 
 
 def _seconds(text: str) -> float | None:

@@ -38,7 +38,7 @@ class RunView:
 
     @property
     def note(self) -> str:
-        """The one thing to know: why the run ended, how counts it is, or what it cost."""
+        """The one thing to know: why the run ended, how far it is, or what it cost."""
         run = self.run
         if self.status == lapse.LAPSED:
             return f"its holder {run.holder} is gone"
@@ -83,7 +83,7 @@ def recent(
     """Runs that changed at or after `since`, the newest change first, at most `limit` of them."""
     recorded = statuses.RUNNING if status == lapse.LAPSED else status
     found = reader.ledger.runs(job=job, status=recorded, since=since, limit=min(limit, _MOST))
-    return [seen for seen in (view(reader, run) for run in found) if status in (None, seen.status)]
+    return [run_view for run_view in (view(reader, run) for run in found) if status in (None, run_view.status)]
 
 
 def is_overdue(run: RunRow) -> bool:

@@ -136,10 +136,10 @@ def pace(reader: StoreReader, job: str | None = None) -> Pace | None:
     used = sum(usd for day, usd in days.items() if day >= first.isoformat())
     if not used:
         return None
-    lately = [usd for day, usd in days.items() if day > (today - timedelta(days=_DAYS)).isoformat()]
+    recent = [usd for day, usd in days.items() if day > (today - timedelta(days=_DAYS)).isoformat()]
     days_known = (today - date.fromisoformat(min(days))).days + 1  # a job may be younger than fourteen days
     left = monthrange(today.year, today.month)[1] - today.day
-    return Pace(month=today.strftime("%B"), used=used, expected=used + left * sum(lately) / min(days_known, _DAYS))
+    return Pace(month=today.strftime("%B"), used=used, expected=used + left * sum(recent) / min(days_known, _DAYS))
 
 
 def _is_reported(by: Sequence[str]) -> bool:

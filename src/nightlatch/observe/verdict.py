@@ -49,52 +49,52 @@ class Night:
     usd: float = 0.0
     usual_usd: float | None = None  # None: too little history
     weekday: str = ""  # such as Sunday
-    risen: str = ""  # the job with the largest part of the rise
+    risen_job: str = ""  # the job with the largest part of the rise
     risen_share: float = 0.0  # that part, 0 to 1
     refused: int = 0
     journal_intact: bool | None = None  # None: not verified
     journal_broken_at: str = ""  # such as: entry 812 of articles
 
 
-def night(seen: Night) -> Headline:
+def night(facts: Night) -> Headline:
     """The headline of the page, mail or digest about a night."""
-    broken = seen.journal_intact is False
-    first = [f"The journal is broken at {_text(seen.journal_broken_at) or 'an unknown entry'}."] if broken else []
+    broken = facts.journal_intact is False
+    first = [f"The journal is broken at {_text(facts.journal_broken_at) or 'an unknown entry'}."] if broken else []
     return Headline(
-        sentence=" ".join([*first, _ran(seen), _needs(seen.need_you)]),
+        sentence=" ".join([*first, _ran(facts), _needs(facts.need_you)]),
         reasons=" ".join(
-            filter(None, [_used(seen), _refused(seen.refused), "The journal is intact." if seen.journal_intact else ""])
+            filter(None, [_used(facts), _refused(facts.refused), "The journal is intact." * bool(facts.journal_intact)])
         ),
-        tone=ALARM if broken or seen.alarming else DECIDE if seen.need_you else CALM,
+        tone=ALARM if broken or facts.alarming else DECIDE if facts.need_you else CALM,
     )
 
 
-def night_in_short(seen: Night) -> list[str]:
+def night_in_short(facts: Night) -> list[str]:
     """The first line on the terminal, in parts; the most important first."""
-    need = {0: "nothing needs you", 1: "1 thing needs you"}.get(seen.need_you, f"{seen.need_you} things need you")
-    parts = [f"{_ran(seen).removesuffix('.')}, {need}"]
-    if seen.journal_intact is False:
-        parts.insert(0, f"the journal is broken at {_text(seen.journal_broken_at) or 'an unknown entry'}")
-    if seen.usd:
-        usual = f", usually {money(seen.usual_usd)}" if seen.usual_usd is not None else ""
-        parts.append(f"{money(seen.usd)}{usual}")
-    if seen.refused:
-        parts.append(f"{count(seen.refused)} stale write{'s' if seen.refused > 1 else ''} refused")
+    need = {0: "nothing needs you", 1: "1 thing needs you"}.get(facts.need_you, f"{facts.need_you} things need you")
+    parts = [f"{_ran(facts).removesuffix('.')}, {need}"]
+    if facts.journal_intact is False:
+        parts.insert(0, f"the journal is broken at {_text(facts.journal_broken_at) or 'an unknown entry'}")
+    if facts.usd:
+        usual = f", usually {money(facts.usual_usd)}" if facts.usual_usd is not None else ""
+        parts.append(f"{money(facts.usd)}{usual}")
+    if facts.refused:
+        parts.append(f"{count(facts.refused)} stale write{'s' if facts.refused > 1 else ''} refused")
     return parts
 
 
-def _ran(seen: Night) -> str:
-    if seen.slots:
-        if seen.slots_ran >= seen.slots:
-            return "The only slot ran." if seen.slots == 1 else f"All {count(seen.slots)} slots ran."
-        return f"{count(seen.slots_ran)} of {count(seen.slots)} slots ran."
-    if not seen.ended:
+def _ran(facts: Night) -> str:
+    if facts.slots:
+        if facts.slots_ran >= facts.slots:
+            return "The only slot ran." if facts.slots == 1 else f"All {count(facts.slots)} slots ran."
+        return f"{count(facts.slots_ran)} of {count(facts.slots)} slots ran."
+    if not facts.ended:
         return "Nothing ran."
-    if seen.ended == 1:
-        return "The only run succeeded." if seen.well else "The only run did not succeed."
-    if seen.well == seen.ended:
-        return f"All {count(seen.ended)} runs succeeded."
-    return f"{count(seen.well) if seen.well else 'None'} of {count(seen.ended)} runs succeeded."
+    if facts.ended == 1:
+        return "The only run succeeded." if facts.well else "The only run did not succeed."
+    if facts.well == facts.ended:
+        return f"All {count(facts.ended)} runs succeeded."
+    return f"{count(facts.well) if facts.well else 'None'} of {count(facts.ended)} runs succeeded."
 
 
 def _needs(number: int) -> str:
@@ -103,22 +103,22 @@ def _needs(number: int) -> str:
     return f"{number_word(number).capitalize()} thing{'s need' if number > 1 else ' needs'} you."
 
 
-def _used(seen: Night) -> str:
-    if not seen.usd:
+def _used(facts: Night) -> str:
+    if not facts.usd:
         return ""
-    used, day = f"{money(seen.usd)} was used", f"{seen.weekday} night".strip()
-    if not seen.usual_usd:
+    used, day = f"{money(facts.usd)} was used", f"{facts.weekday} night".strip()
+    if not facts.usual_usd:
         return f"{used}."
-    change = seen.usd / seen.usual_usd - 1
+    change = facts.usd / facts.usual_usd - 1
     if abs(change) <= LIKE:
         return f"{used}, as on other {day}s."
     if change > 1:
-        text = f"{used}, {figures.times(seen.usd / seen.usual_usd)} what a usual {day} takes"
+        text = f"{used}, {figures.times(facts.usd / facts.usual_usd)} what a usual {day} takes"
     else:
         text = f"{used}, {percent(abs(change))} {'more' if change > 0 else 'less'} than on a usual {day}"
-    if change > 0 and seen.risen and seen.risen_share >= 0.5:
-        part = "nearly all" if seen.risen_share >= _NEARLY_ALL else "most"
-        text += f", {part} of the rise by {_text(seen.risen)}"
+    if change > 0 and facts.risen_job and facts.risen_share >= 0.5:
+        part = "nearly all" if facts.risen_share >= _NEARLY_ALL else "most"
+        text += f", {part} of the rise by {_text(facts.risen_job)}"
     return f"{text}."
 
 
@@ -162,10 +162,10 @@ class RunFacts:
     by: str = ""  # the person who cancelled it
 
 
-def run(seen: RunFacts, at: Clock) -> Headline:
-    make = _SENTENCES.get(seen.status)
-    sentence = make(seen, at) if make else f"{seen.status.capitalize()}."
-    return Headline(sentence=sentence, tone=tone_of(seen.status))
+def run(facts: RunFacts, at: Clock) -> Headline:
+    make = _SENTENCES.get(facts.status)
+    sentence = make(facts, at) if make else f"{facts.status.capitalize()}."
+    return Headline(sentence=sentence, tone=tone_of(facts.status))
 
 
 def tone_of(status: str) -> str:
@@ -174,100 +174,100 @@ def tone_of(status: str) -> str:
     return ALARM if status in (*statuses.NEEDS_PERSON, *statuses.FAILURES, LAPSED) else CALM
 
 
-def expected_end(seen: RunFacts) -> float | None:
+def expected_end(facts: RunFacts) -> float | None:
     """When the run will be done at its present pace; None: too few reports to tell."""
-    if not seen.total or not seen.done or seen.started is None or seen.reports < ENOUGH_REPORTS:
+    if not facts.total or not facts.done or facts.started is None or facts.reports < ENOUGH_REPORTS:
         return None
-    return seen.started + (seen.now - seen.started) * seen.total / seen.done
+    return facts.started + (facts.now - facts.started) * facts.total / facts.done
 
 
-def _pending(seen: RunFacts, at: Clock) -> str:
+def _pending(facts: RunFacts, at: Clock) -> str:
     return "Waits for its turn."
 
 
-def _waiting(seen: RunFacts, at: Clock) -> str:
-    if seen.writes_held:
-        writes = f"{count(seen.writes_held)} write{'s' if seen.writes_held > 1 else ''}"
-        return f"Holds {writes} until somebody approves {'them' if seen.writes_held > 1 else 'it'}."
-    which = f", {ordinal(seen.attempt + 1)} of {count(seen.tries)}" if seen.tries else ""
-    if seen.again_at is None:
+def _waiting(facts: RunFacts, at: Clock) -> str:
+    if facts.writes_held:
+        writes = f"{count(facts.writes_held)} write{'s' if facts.writes_held > 1 else ''}"
+        return f"Holds {writes} until somebody approves {'them' if facts.writes_held > 1 else 'it'}."
+    which = f", {ordinal(facts.attempt + 1)} of {count(facts.tries)}" if facts.tries else ""
+    if facts.again_at is None:
         return "Waits for its next try."
-    if seen.again_at < seen.now:
-        return f"Its next try{which}{',' if which else ''} was due at {at(seen.again_at)} and has not started."
-    return f"Tries again at {at(seen.again_at)}{which}."
+    if facts.again_at < facts.now:
+        return f"Its next try{which}{',' if which else ''} was due at {at(facts.again_at)} and has not started."
+    return f"Tries again at {at(facts.again_at)}{which}."
 
 
-def _running(seen: RunFacts, at: Clock) -> str:
-    end = expected_end(seen)
-    far = f"{count(seen.done)} of {count(seen.total)}" if seen.total else f"{count(seen.done)} done"
+def _running(facts: RunFacts, at: Clock) -> str:
+    end = expected_end(facts)
+    far = f"{count(facts.done)} of {count(facts.total)}" if facts.total else f"{count(facts.done)} done"
     if end is not None:
-        cost = f" for {money(seen.usd * seen.total / seen.done)}" if seen.usd else ""
+        cost = f" for {money(facts.usd * facts.total / facts.done)}" if facts.usd else ""
         return f"{far}, done about {at(end)}{cost}."
-    running = f"running for {span(seen.now - seen.started)}" if seen.started else "running"
-    if seen.reports or seen.done:
+    running = f"running for {span(facts.now - facts.started)}" if facts.started else "running"
+    if facts.reports or facts.done:
         return f"{far}, {running}."
     return f"{running.capitalize()}, no progress reported."
 
 
-def _succeeded(seen: RunFacts, at: Clock) -> str:
-    what = f"Landed on {_text(seen.landed_on)}" if seen.landed_on else "Succeeded"
-    return f"{what}{_when(seen, at)}{_attempt(seen)}."
+def _succeeded(facts: RunFacts, at: Clock) -> str:
+    what = f"Landed on {_text(facts.landed_on)}" if facts.landed_on else "Succeeded"
+    return f"{what}{_when(facts, at)}{_attempt(facts)}."
 
 
-def _failed(seen: RunFacts, at: Clock) -> str:
-    bare = seen.exit_code is not None and seen.reason in ("", f"exit code {seen.exit_code}")
-    code = f" with exit code {seen.exit_code}" if bare else ""
-    why = _text(seen.last_line if bare else seen.reason)
-    return f"Failed{_when(seen, at)}{code}{_attempt(seen)}{': ' + why if why else ''}".rstrip(".") + "."
+def _failed(facts: RunFacts, at: Clock) -> str:
+    bare = facts.exit_code is not None and facts.reason in ("", f"exit code {facts.exit_code}")
+    code = f" with exit code {facts.exit_code}" if bare else ""
+    why = _text(facts.last_line if bare else facts.reason)
+    return f"Failed{_when(facts, at)}{code}{_attempt(facts)}{': ' + why if why else ''}".rstrip(".") + "."
 
 
-def _timed_out(seen: RunFacts, at: Clock) -> str:
-    return f"Not done after {span(seen.timeout or seen.elapsed)}; it was ended."
+def _timed_out(facts: RunFacts, at: Clock) -> str:
+    return f"Not done after {span(facts.timeout or facts.elapsed)}; it was ended."
 
 
-def _stalled(seen: RunFacts, at: Clock) -> str:
-    return f"No progress{f' for {span(seen.stall)}' if seen.stall else ''}; it was ended{_when(seen, at)}."
+def _stalled(facts: RunFacts, at: Clock) -> str:
+    return f"No progress{f' for {span(facts.stall)}' if facts.stall else ''}; it was ended{_when(facts, at)}."
 
 
-def _over_budget(seen: RunFacts, at: Clock) -> str:
-    if seen.budget_usd:
-        return f"Ended at {money(seen.budget_usd)}, its budget."
-    return f"Ended by its budget: {_text(seen.reason)}." if seen.reason else "Ended by its budget."
+def _over_budget(facts: RunFacts, at: Clock) -> str:
+    if facts.budget_usd:
+        return f"Ended at {money(facts.budget_usd)}, its budget."
+    return f"Ended by its budget: {_text(facts.reason)}." if facts.reason else "Ended by its budget."
 
 
-def _in_doubt(seen: RunFacts, at: Clock) -> str:
-    if seen.effect:
-        return f"Nobody knows whether {_text(seen.effect)} was done."
-    why = f": {_text(seen.reason)}" if seen.reason else ""
+def _in_doubt(facts: RunFacts, at: Clock) -> str:
+    if facts.effect:
+        return f"Nobody knows whether {_text(facts.effect)} was done."
+    why = f": {_text(facts.reason)}" if facts.reason else ""
     return f"Nobody knows whether it was done{why}".rstrip(".") + "."
 
 
-def _needs_attention(seen: RunFacts, at: Clock) -> str:
-    why = _text(seen.reason)
+def _needs_attention(facts: RunFacts, at: Clock) -> str:
+    why = _text(facts.reason)
     return (why[:1].upper() + why[1:]).rstrip(".") + "." if why else "It needs your attention."
 
 
-def _lapsed(seen: RunFacts, at: Clock) -> str:
-    host = f" {_text(seen.host)}" if seen.host else ""
+def _lapsed(facts: RunFacts, at: Clock) -> str:
+    host = f" {_text(facts.host)}" if facts.host else ""
     return f"Its holder{host} is gone, and nobody has taken over."
 
 
-def _lost(seen: RunFacts, at: Clock) -> str:
-    why = f": {_text(seen.reason)}" if seen.reason else ""
-    return f"Lost{_when(seen, at)}{why}".rstrip(".") + "."
+def _lost(facts: RunFacts, at: Clock) -> str:
+    why = f": {_text(facts.reason)}" if facts.reason else ""
+    return f"Lost{_when(facts, at)}{why}".rstrip(".") + "."
 
 
-def _cancelled(seen: RunFacts, at: Clock) -> str:
-    by = f" by {_text(seen.by)}" if seen.by else ""
-    return f"Cancelled{by}{_when(seen, at)}."
+def _cancelled(facts: RunFacts, at: Clock) -> str:
+    by = f" by {_text(facts.by)}" if facts.by else ""
+    return f"Cancelled{by}{_when(facts, at)}."
 
 
-def _when(seen: RunFacts, at: Clock) -> str:
-    return f" at {at(seen.ended)}" if seen.ended is not None else ""
+def _when(facts: RunFacts, at: Clock) -> str:
+    return f" at {at(facts.ended)}" if facts.ended is not None else ""
 
 
-def _attempt(seen: RunFacts) -> str:
-    return f", at the {ordinal(seen.attempt)} attempt" if seen.attempt > 1 else ""
+def _attempt(facts: RunFacts) -> str:
+    return f", at the {ordinal(facts.attempt)} attempt" if facts.attempt > 1 else ""
 
 
 _SENTENCES: dict[str, Callable[[RunFacts, Clock], str]] = {
@@ -300,9 +300,9 @@ class Dearer:
 
 
 def job(name: str, *, runs: int, well: int, dearer: Dearer | None = None) -> Headline:
-    went = f"{count(well)} of {count(runs)} runs succeeded" if runs else "no run has ended yet"
+    outcome = f"{count(well)} of {count(runs)} runs succeeded" if runs else "no run has ended yet"
     costs = f"; it costs {figures.times(dearer.factor)} the usual since {dearer.since}" if dearer else ""
-    return Headline(sentence=f"{_text(name)}: {went}{costs}.", tone=DECIDE if dearer or well < runs else CALM)
+    return Headline(sentence=f"{_text(name)}: {outcome}{costs}.", tone=DECIDE if dearer or well < runs else CALM)
 
 
 def usage(usd: float, within: str, *, dearer: Dearer | None = None) -> Headline:
@@ -310,8 +310,8 @@ def usage(usd: float, within: str, *, dearer: Dearer | None = None) -> Headline:
     first = f"{money(usd)} in {within}." if usd else f"Nothing was used in {within}."
     if not dearer:
         return Headline(sentence=first)
-    rose = f"{_text(dearer.job)} has cost {figures.times(dearer.factor)} the usual since {dearer.since}."
-    return Headline(sentence=f"{first} {rose}", tone=DECIDE)
+    rise = f"{_text(dearer.job)} has cost {figures.times(dearer.factor)} the usual since {dearer.since}."
+    return Headline(sentence=f"{first} {rise}", tone=DECIDE)
 
 
 def _text(reported: str) -> str:

@@ -40,7 +40,7 @@ class Nap:
 
 
 @value(frozen=True, kw_only=True)
-class Played:
+class SimulatedSlots:
     """What becomes of a job's slots in the simulation."""
 
     job: str
@@ -64,7 +64,7 @@ def parse(text: str) -> Nap:
     return Nap(begin=begin.hour * 60 + begin.minute, end=end.hour * 60 + end.minute)
 
 
-def play(job: Scheduled, nap: Nap, host: str, now: float, zone: datetime.tzinfo) -> Played | None:
+def simulate(job: Scheduled, nap: Nap, host: str, now: float, zone: datetime.tzinfo) -> SimulatedSlots | None:
     """Simulate the next `DAYS` days of a job; None if it has no schedule, or never runs on `host`."""
     if not job.job.schedule or job.policy(host, None).delay is None:
         return None
@@ -94,7 +94,7 @@ def play(job: Scheduled, nap: Nap, host: str, now: float, zone: datetime.tzinfo)
             row = replace(row, slot=decision.slot, next_due=job.next(decision.slot))
         next_look = decision.look_at if decision.slot is None else row.next_due
         at = nap.wakes(max(at if decision.slot is not None else at + 1.0, next_look), zone)
-    return Played(
+    return SimulatedSlots(
         job=job.job.name,
         slots=on_time + late + collapsed + sum(skipped.values()),
         on_time=on_time,

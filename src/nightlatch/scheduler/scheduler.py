@@ -138,15 +138,15 @@ class Scheduler:
         """Decide about the rows, the one that has been due for longest first; move them; start what is claimed. Returns
         the room that is left."""
         moves: list[tuple[RowPlan, Move]] = []
-        seen = self._observation(now)
-        seen_full = replace(seen, room=False)
+        view = self._observation(now)
+        view_if_full = replace(view, room=False)
         for row in sorted(found, key=lambda row: row.next_due):
             plan = self._plan(row, now)
             if plan is None:
                 continue
             if plan.decision is None:
                 counted = self._takes_room(row)  # a claim of ours that is taken over takes room already
-                self._decide(plan, seen if room > 0 or counted else seen_full)
+                self._decide(plan, view if room > 0 or counted else view_if_full)
                 if plan.waits and room <= 0:
                     self._waiting.append(row.job)
                 room -= plan.claims and not counted
@@ -241,17 +241,17 @@ class Scheduler:
             stepped=self._steadiness.stepped,
         )
 
-    def _decide(self, plan: RowPlan, seen: Observation) -> None:
+    def _decide(self, plan: RowPlan, view: Observation) -> None:
         plan.new = self._plans.agreed(plan.new)
-        row, job, now = plan.new, self.jobs[plan.new.job], seen.now
+        row, job, now = plan.new, self.jobs[plan.new.job], view.now
         due = self._due(row, job, now)
         unchanged, holder = self._watch.unchanged(row.job, row.claim), self._leases.holder(row.job)
         if self._separate_ledgers:
             may_expire = self._plans.may_expire(row, unchanged, job.job.expires)
-            seen = replace(seen, may_set_back=row.by == self._host, may_expire=may_expire)
+            view = replace(view, may_set_back=row.by == self._host, may_expire=may_expire)
         if unchanged or holder:
-            seen = replace(seen, unchanged=unchanged, holder=holder)
-        decision = slots.decide(row, due, job.policy(self._host, due.newest if due else None), seen)
+            view = replace(view, unchanged=unchanged, holder=holder)
+        decision = slots.decide(row, due, job.policy(self._host, due.newest if due else None), view)
         plan.decision = decision
         if decision.set_back:
             plan.new = row_plan.set_back(row, job, now, self._ledger.slots.of(row.job, now))
@@ -323,7 +323,7 @@ class Scheduler:
             self._reader.keep(plan.new)
             self.served[job] = definition.mark(plan.new)  # only now: a definition whose move lost was not served
             if plan.claims and plan.new.claim:
-                self._watch.see(job, plan.new.claim)
+                self._watch.begin(job, plan.new.claim)
                 self._start(self.jobs[job], plan.new.claim)
             for kind, facts in plan.notes:
                 self._ledger.note(job, kind, **facts)

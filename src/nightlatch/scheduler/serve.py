@@ -8,7 +8,7 @@ import select
 import signal
 import time
 
-from ..config.settings import meant
+from ..config.settings import absolute_store
 from ..core import advice, statuses
 from ..core.row import NEVER
 from ..errors import BadConfig, StoreUnreachable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..core.job import Job
-    from .beside import Beside
+    from .side_process import SideProcess
 
     Load = Callable[[], Any]  # a `config.load.Config`, or raises BadConfig
 
@@ -41,7 +41,7 @@ class Server:
 
     def __init__(self, load: Load, store: str | None, say: Callable[[str], None]) -> None:
         self._load, self._say = load, say
-        self._where = meant(url.resolve(store), os.getcwd())
+        self._where = absolute_store(url.resolve(store), os.getcwd())
         self._store = url.connect(self._where)
         self._ledger = open_for(self._where)
         self._config = load()
@@ -62,16 +62,16 @@ class Server:
         self._scheduler.keep_served = self._keep_served
         self._stop = 0
         self._unreachable = False
-        self._take_up()
+        self._apply_config()
 
-    def serve(self, beside: Sequence[Beside] = ()) -> int:
+    def serve(self, side_processes: Sequence[SideProcess] = ()) -> int:
         """Schedule until a termination signal. Runs go on; process 1, whose end would kill them, ends them first."""
-        for process in beside:
-            process.take_up()
-        woken = self._listen()
+        for process in side_processes:
+            process.start_if_wanted()
+        wake_fd = self._listen()
         self._starter.preload()
         if not self._served.is_alone():
-            self._say("another `nightlatch serve` of this file works on this machine too; that is safe, and not needed")
+            self._say("another `nightlatch serve` of this file runs on this machine too: safe, but not needed")
         self._say(self.summary())
         looked_at_file = clock.now()
         ended: list[tuple[str, int]] = []
@@ -79,30 +79,30 @@ class Server:
             if clock.now() - looked_at_file > _RELOAD:
                 looked_at_file = clock.now()
                 changed = self._reload()
-                for process in beside:
-                    process.revive(self._say)
+                for process in side_processes:
+                    process.restart_if_dead(self._say)
                     if changed:
-                        process.take_up()
+                        process.start_if_wanted()
             pause = self._look(ended)
-            ended = self._wait(pause, woken)
+            ended = self._wait(pause, wake_fd)
         if os.getpid() == 1:
             self._starter.signal_all(signal.SIGTERM)
             self._stop = 0  # or `_wait` would not wait
             while self._starter.busy:
-                self._wait(1.0, woken)
+                self._wait(1.0, wake_fd)
         self._starter.close()
-        for process in beside:
+        for process in side_processes:
             process.close()
         return 0
 
     def tick(self, *, detach: bool) -> int:
         """Do what is due now, and wait for it unless `detach`. Returns the worst exit code of what was started."""
-        woken = self._listen()
+        wake_fd = self._listen()
         worst = 0
         self._scheduler.look()
         self._keep_served()
-        while self._starter.busy and not (detach and not self._starter.awaited):
-            ended = self._wait(1.0, woken)
+        while self._starter.busy and not (detach and not self._starter.has_open_orders):
+            ended = self._wait(1.0, wake_fd)
             worst = worst or max([code for _, code in ended], default=0)
             if ended and self._scheduler.short_of_room:
                 self._scheduler.fill(())
@@ -116,13 +116,13 @@ class Server:
         """What will be done next, in a sentence."""
         now = clock.wall()  # not the store's clock: the store may be unreachable
         due = sorted((one.next(now), name) for name, one in self._scheduler.jobs.items())
-        coming = [f"{name} at {_local(at)}" for at, name in due[:3] if at < NEVER]
+        upcoming = [f"{name} at {_local(at)}" for at, name in due[:3] if at < NEVER]
         jobs = f"{len(due)} job{'' if len(due) == 1 else 's'}"
-        return f"serving {jobs} on {self._store.url}; next: {', '.join(coming) or 'nothing, no job has a schedule'}"
+        return f"serving {jobs} on {self._store.url}; next: {', '.join(upcoming) or 'nothing, no job has a schedule'}"
 
     # ── nightlatch.toml ──
 
-    def _take_up(self) -> None:
+    def _apply_config(self) -> None:
         self._scheduler.at_once = self._config.at_once
         jobs: dict[str, Job] = self._config.jobs
         removed = self._served.removed(jobs)
@@ -140,7 +140,7 @@ class Server:
             self._config_error = str(error)
             return False
         self._config_error = ""
-        self._take_up()
+        self._apply_config()
         self._say(f"read nightlatch.toml again: {self.summary()}")
         return True
 
@@ -167,14 +167,14 @@ class Server:
     def _keep_served(self) -> None:
         self._served.keep(self._scheduler.jobs)
 
-    def _wait(self, seconds: float, woken: int) -> list[tuple[str, int]]:
+    def _wait(self, seconds: float, wake_fd: int) -> list[tuple[str, int]]:
         """Wait, in slices, for that long or until a run has ended and makes room. Returns the ended runs."""
         until = clock.now() + seconds
         while not self._stop and (left := until - clock.now()) > 0:
-            watched = [fd for fd in (woken, self._starter.fileno()) if fd >= 0]
+            watched = [fd for fd in (wake_fd, self._starter.fileno()) if fd >= 0]
             ready, _, _ = select.select(watched, [], [], min(left, clock.SLICE))
-            if woken in ready:
-                os.read(woken, 4096)
+            if wake_fd in ready:
+                os.read(wake_fd, 4096)
             ended = self._starter.ended()
             for what, code in ended:
                 self._say(self._sentence(what, code))
@@ -199,12 +199,12 @@ class Server:
 
     def _listen(self) -> int:
         """Handle termination signals; returns a descriptor that is readable when one has come."""
-        woken, end = os.pipe()
+        wake_fd, end = os.pipe()
         os.set_blocking(end, False)
         signal.set_wakeup_fd(end, warn_on_full_buffer=False)
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(signum, self._on_signal)
-        return woken
+        return wake_fd
 
     def _on_signal(self, signum: int, _: object) -> None:
         self._stop = signum

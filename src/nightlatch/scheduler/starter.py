@@ -77,7 +77,7 @@ class Starter:
         return bool(self._ordered or self.running)
 
     @property
-    def awaited(self) -> bool:
+    def has_open_orders(self) -> bool:
         """Is there an order whose supervisor has not been started yet?"""
         return bool(self._ordered)
 

@@ -26,24 +26,24 @@ class Watch:
         self._path = folder and os.path.join(folder, _FILE)
         self._clocks = clocks
         self._here = f"{identity.boot()} {identity.time_namespace()}"
-        self._seen: dict[str, tuple[list[object], float]] = self._read()  # job → its claim's state, and since when
+        self._since: dict[str, tuple[list[object], float]] = self._read()  # job → its claim's state, and since when
         self._written: float | None = None  # when the file was last written
         self._changed = False
 
     def unchanged(self, job: str, claim: Claim | None) -> float:
         """Seconds for which this machine has seen the claim unchanged; 0.0 if it is not open."""
         if claim is None or not claim.is_open:
-            self._changed |= self._seen.pop(job, None) is not None
+            self._changed |= self._since.pop(job, None) is not None
             return 0.0
-        before = self._seen.get(job)
+        before = self._since.get(job)
         if before is None or before[0] != _state(claim):
-            self.see(job, claim)
+            self.begin(job, claim)
             return 0.0
         return self._clocks.now() - before[1]
 
-    def see(self, job: str, claim: Claim) -> None:
+    def begin(self, job: str, claim: Claim) -> None:
         """Watch the claim, as it is, from now on."""
-        self._seen[job] = _state(claim), self._clocks.now()
+        self._since[job] = _state(claim), self._clocks.now()
         self._changed = True
 
     def keep(self) -> None:
@@ -52,7 +52,7 @@ class Watch:
         if not self._path or not self._changed or (self._written is not None and now - self._written < _WRITE_EVERY):
             return
         durable.private_folder(os.path.dirname(self._path))
-        durable.replace(self._path, json.dumps({"here": self._here, "seen": self._seen}).encode())
+        durable.replace(self._path, json.dumps({"here": self._here, "seen": self._since}).encode())
         self._written, self._changed = now, False
 
     def _read(self) -> dict[str, tuple[list[object], float]]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _UNSIGNED = b" " * 80
 
-_PARTING = 1.0  # seconds, at least, for a killed process to lose the lock
+_DEATH_TIMEOUT = 1.0  # seconds, at least, for a killed process to lose the lock
 LOOK_AFTER = 2.0  # seconds of waiting before a waiter looks at the holder
 
 
@@ -100,9 +100,9 @@ class FairLock:
         """(pid, start) of the process that has the lock; None if there is none, or it cannot be seen from here."""
         try:
             with open(self.path, "rb") as file:
-                taker = _taker(os.fstat(file.fileno()))
-                if taker:
-                    return taker
+                locker = _locker(os.fstat(file.fileno()))
+                if locker:
+                    return locker
                 pid, start, namespace = file.read(80).decode("ascii").split()
             if namespace != identity.pid_namespace():
                 return None
@@ -162,7 +162,7 @@ class FairLock:
                 stopped = self.stopped_holder() if end_stopped else None
                 if stopped:
                     process.send(*stopped, signal.SIGKILL)
-                    deadline = max(deadline, clock.now() + _PARTING)
+                    deadline = max(deadline, clock.now() + _DEATH_TIMEOUT)
                 elif clock.now() >= deadline and waiter.give_up():
                     return False
         except BaseException:
@@ -184,7 +184,7 @@ def _unlock(fd: int, *, signed: bool) -> None:
     fcntl.flock(fd, fcntl.LOCK_UN)
 
 
-def _taker(file: os.stat_result) -> tuple[int, int] | None:
+def _locker(file: os.stat_result) -> tuple[int, int] | None:
     """(pid, start) of the process that locked the file, if the kernel names it."""
     place = _place(file)
     for fields in map(bytes.split, _lines("/proc/locks")):

@@ -10,7 +10,7 @@ from . import cgroup
 Proof = tuple[str, bool, str]  # (name, does this machine have it?, what it proves)
 
 
-def proofs() -> list[Proof]:
+def kinds() -> list[Proof]:
     """Every kind of proof, the strongest first."""
     linux = sys.platform == "linux"
     return [

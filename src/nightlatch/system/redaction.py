@@ -37,7 +37,7 @@ def secrets(environment: Mapping[str, str]) -> Redactor:
         and not name.startswith("NIGHTLATCH_")
         and (name in declared or (_is_named_like_one(name.upper()) and not os.path.exists(text)))
     }
-    return Redactor([(form, instead) for secret, instead in found.items() for form in _forms(secret)], shapes=True)
+    return Redactor([(form, name) for secret, name in found.items() for form in _forms(secret)], shapes=True)
 
 
 def _is_named_like_one(name: str) -> bool:
@@ -98,8 +98,8 @@ class Redactor:
         self._patterns = sorted(dict(patterns).items(), key=lambda pair: -len(pair[0]))
 
     def data(self, data: bytes) -> bytes:
-        for secret, instead in self._patterns:
-            data = data.replace(secret, instead)
+        for secret, placeholder in self._patterns:
+            data = data.replace(secret, placeholder)
         return token_shapes.hide(data) if self._shapes else data
 
     def text(self, text: str) -> str:
@@ -120,7 +120,7 @@ class Redactor:
                 start = data.find(secret[:1], start + 1)
         return at
 
-    def end_of_one_across(self, data: bytes, at: int) -> int:
+    def end_of_secret_across(self, data: bytes, at: int) -> int:
         """The end of a whole secret that spans `at`; 0 if there is none."""
         for secret, _ in self._patterns:
             start = data.find(secret, max(0, at - len(secret) + 1))
@@ -133,13 +133,13 @@ class Redacted:
     """Redacts a stream. Reads may split a secret, so what may be its beginning is held back until the next bytes."""
 
     def __init__(self, redactor: Redactor) -> None:
-        self._redactor, self._held = redactor, b""
+        self._redactor, self._held_back = redactor, b""
 
     def feed(self, data: bytes) -> bytes:
         """What may be passed on now; `data` b"" is the end."""
-        seen = self._held + data
-        at = self._redactor.beginning(seen) if data else len(seen)
-        while whole := self._redactor.end_of_one_across(seen, at):  # what seemed to begin there is the end of a secret
-            at = whole + self._redactor.beginning(seen[whole:])
-        self._held = seen[at:]
-        return self._redactor.data(seen[:at])
+        pending = self._held_back + data
+        at = self._redactor.beginning(pending) if data else len(pending)
+        while whole := self._redactor.end_of_secret_across(pending, at):  # what begins at `at` is the end of a secret
+            at = whole + self._redactor.beginning(pending[whole:])
+        self._held_back = pending[at:]
+        return self._redactor.data(pending[:at])

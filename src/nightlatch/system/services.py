@@ -98,12 +98,12 @@ class Systemd(Service):
         ).encode()
 
     def start(self) -> None:
-        _must(["systemctl", "--user", "daemon-reload"])
-        _must(["systemctl", "--user", "enable", f"{self.name}.service"])
-        _must(["systemctl", "--user", "restart", f"{self.name}.service"])
+        _run_checked(["systemctl", "--user", "daemon-reload"])
+        _run_checked(["systemctl", "--user", "enable", f"{self.name}.service"])
+        _run_checked(["systemctl", "--user", "restart", f"{self.name}.service"])
 
     def stop(self) -> None:
-        _must(["systemctl", "--user", "disable", "--now", f"{self.name}.service"])
+        _run_checked(["systemctl", "--user", "disable", "--now", f"{self.name}.service"])
 
     def is_active(self) -> bool:
         return _run(["systemctl", "--user", "is-active", "--quiet", f"{self.name}.service"])[0] == 0
@@ -162,10 +162,10 @@ class Launchd(Service):
     def start(self) -> None:
         os.makedirs(os.path.dirname(self.log_file), exist_ok=True)
         _run(["launchctl", "bootout", f"{self._domain}/{self.label}"])  # an earlier installation
-        _must(["launchctl", "bootstrap", self._domain, self.file])
+        _run_checked(["launchctl", "bootstrap", self._domain, self.file])
 
     def stop(self) -> None:
-        _must(["launchctl", "bootout", f"{self._domain}/{self.label}"])
+        _run_checked(["launchctl", "bootout", f"{self._domain}/{self.label}"])
 
     def is_active(self) -> bool:
         code, out = _run(["launchctl", "print", f"{self._domain}/{self.label}"])
@@ -231,7 +231,7 @@ def _run(words: Sequence[str]) -> tuple[int, str]:
     return code, (out + err).decode(errors="replace").strip()
 
 
-def _must(words: Sequence[str]) -> None:
+def _run_checked(words: Sequence[str]) -> None:
     code, output = _run(words)
     if code:
         hint = f". {_NO_SESSION}" if "connect to bus" in output else ""

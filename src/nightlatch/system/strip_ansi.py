@@ -28,19 +28,19 @@ _LONGEST = 1 << 16  # bytes: a sequence that never ends must not hold everything
 
 class AnsiStripper:
     def __init__(self) -> None:
-        self._held = b""
+        self._held_back = b""
 
     def feed(self, data: bytes) -> bytes:
         """The part that may be shown now; the beginning of a sequence is held back until its end comes."""
-        data = self._held + data
+        data = self._held_back + data
         begun = _BEGUN.search(data)
         at = begun.start() if begun and len(data) - begun.start() < _LONGEST else len(data)
-        self._held = data[at:]
+        self._held_back = data[at:]
         return _clean(data[:at])
 
     def end(self) -> bytes:
         """What was held back, at the end of the stream."""
-        data, self._held = self._held, b""
+        data, self._held_back = self._held_back, b""
         return _clean(data)
 
 

@@ -33,13 +33,13 @@ _LONGEST = 1 << 14  # bytes; anything longer is not a token
 
 def hide(data: bytes) -> bytes:
     """The data with every token replaced."""
-    for begin, follows, least, instead in _SHAPES:
+    for begin, follows, least, placeholder in _SHAPES:
         at = data.find(begin)
         while at >= 0:
             size = _size(data, at, begin, follows, least)
             if size:
-                data = data[:at] + instead + data[at + size :]
-            at = data.find(begin, at + (len(instead) if size else len(begin)))
+                data = data[:at] + placeholder + data[at + size :]
+            at = data.find(begin, at + (len(placeholder) if size else len(begin)))
     return _without_keys(data)
 
 

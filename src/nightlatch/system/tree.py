@@ -168,15 +168,15 @@ class Look:
         if len(grant) < _SHORTEST:
             return
         deadline = time.monotonic() + patience
-        seen: set[int] = set()
+        visited: set[int] = set()
         while not self.complete and time.monotonic() < deadline:
-            listed = [pid for pid in process.pids() if pid not in seen]
-            seen.update(listed)
+            listed = [pid for pid in process.pids() if pid not in visited]
+            visited.update(listed)
             self.complete = all([self._examine(pid) for pid in listed])
             if not self.complete:
                 # Examine the newest pids directly: a process can start the next one faster than all are listed.
-                newer = range(max(seen) + 1, process.newest() + 1)
-                seen.update([pid for pid in newer if self._examine(pid)])
+                newer = range(max(visited) + 1, process.newest() + 1)
+                visited.update([pid for pid in newer if self._examine(pid)])
 
     def _examine(self, pid: int) -> bool:
         """Add the process to what was found, if it belongs there; False if it ended before it could be examined."""

@@ -55,11 +55,11 @@ class Warden:
         streams: tuple[int, int] | None = None,
         *,
         lifetime: Lifetime | None = None,
-        deaf: bool = False,
+        blocked: bool = False,
     ) -> None:
         """`streams`: the command's standard output and error, if not our own. `lifetime`: has the tree inherit a lock,
-        by which it can be proven gone if we are killed. `deaf`: start the command with END_SIGNALS blocked; it unblocks
-        them when its handlers are installed."""
+        by which it can be proven gone if we are killed. `blocked`: start the command with END_SIGNALS blocked; it
+        unblocks them when its handlers are installed."""
         self._strangers, self._lifetime = tree.strangers(), lifetime
         tree.become_subreaper()  # the children of a killed warden come to us
         orders_in, self._orders = os.pipe()
@@ -82,7 +82,7 @@ class Warden:
             os.close(self._orders)
             os.close(self._command)
             os.close(self._reports)
-            mask = before if not deaf else {*before, *END_SIGNALS}
+            mask = before if not blocked else {*before, *END_SIGNALS}
             WardenProcess(orders_in, command_in, reports_out, grant, streams, lifetime, mask).live()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(orders_in)
@@ -110,9 +110,9 @@ class Warden:
         self._expect(OVERDUE, at, _ANSWER)
         self._order("bound", at)
 
-    def beside(self, beside: bool) -> None:
+    def supervisor_works(self, works: bool) -> None:
         """Say whether the supervisor itself runs programs under the grant, which must not outlive it either."""
-        self._order("beside", beside)
+        self._order("supervisor_works", works)
 
     def pass_on(self, signum: int) -> None:
         self._order("signal", int(signum))

@@ -72,7 +72,7 @@ class WardenProcess:
         self.signum = int(signal.SIGTERM)
         self.why = ""
         self.left = 0
-        self.beside = False
+        self.supervisor_works = False
         self.grace = 10.0
         self.group = _group_of_command()
         self.defaults = [signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ]  # Python ignores the last two
@@ -86,7 +86,7 @@ class WardenProcess:
             while not self._finished():
                 self._wait()
                 self._keep_time()
-            if self.beside and self.why == ORPHANED:
+            if self.supervisor_works and self.why == ORPHANED:
                 tree.sweep(self.grant, 0)
             self._report(Ended(status=self.status, why=self.why, left=self.left, started=self.started))
             code = 0
@@ -194,8 +194,8 @@ class WardenProcess:
     def _order_bound(self, at: float) -> None:
         self.bound_at = at
 
-    def _order_beside(self, beside: bool) -> None:
-        self.beside = beside
+    def _order_supervisor_works(self, works: bool) -> None:
+        self.supervisor_works = works
 
     def _order_end(self, why: str, grace: float, signum: int) -> None:
         self._end(why, grace=grace, signum=signum)

@@ -29,7 +29,7 @@ def until(condition: Callable[[], T], seconds: float, what: str) -> T:
     while True:
         if result := condition():
             return result
-        assert time.monotonic() < deadline, f"waited {seconds:.0f} s, in vain: {what}"
+        assert time.monotonic() < deadline, f"waited {seconds:.0f} s, and it did not happen: {what}"
         time.sleep(0.01)
 
 

@@ -20,7 +20,7 @@ from ..core.schedule import name_of
 from ..core.value import value
 from ..errors import Busy, Error, RunEnded, UsageError
 from ..ledger import kinds, open_for
-from ..ledger.decisions import seen
+from ..ledger.decisions import state_of
 from ..ledger.records import RunRow
 from ..observe import open_decisions
 from ..observe.changes import job_changes
@@ -93,7 +93,7 @@ class Actions:
 
     def _retry(self, reader: StoreReader, form: dict[str, str]) -> str:
         run = _unchanged_run(reader, form)
-        again = open_for(reader.url).retry(run.id, person(), seen=seen(run))
+        again = open_for(reader.url).retry(run.id, person(), state=state_of(run))
         if run.job in self._site.configured():
             _start(reader, "run", run.job, *(["--slot", run.slot] if run.slot else ["--key", run.key]))
         return f"run/{again.id}"
@@ -133,7 +133,7 @@ class Actions:
 
 def _unchanged_run(reader: StoreReader, form: dict[str, str]) -> RunRow:
     run = reader.run(form.get("run", ""))
-    if seen(run) != form.get("seen"):
+    if state_of(run) != form.get("seen"):
         raise MovedOn(_meanwhile(reader, run))
     return run
 
@@ -147,7 +147,7 @@ def _meanwhile(reader: StoreReader, run: RunRow) -> str:
 def _cancel(reader: StoreReader, form: dict[str, str]) -> str:
     run = _unchanged_run(reader, form)
     ledger = open_for(reader.url)
-    approval.cancel(reader.store, ledger, run, lambda: ledger.request_cancel(run.id, person(), seen=seen(run)))
+    approval.cancel(reader.store, ledger, run, lambda: ledger.request_cancel(run.id, person(), state=state_of(run)))
     return f"run/{run.id}"
 
 
@@ -172,7 +172,7 @@ def _resolve(reader: StoreReader, form: dict[str, str]) -> str:
     if len(found) != 1 or f"{found[0].changed:.3f}" != form.get("changed"):
         raise MovedOn(f"{key} was decided meanwhile, or has changed since the page was drawn.")
     decide.resolve_open(
-        key, outcome, person(), of_batch=of_batch, job=job, scope=scope, seen=found[0].changed, store=reader.store,
+        key, outcome, person(), of_batch=of_batch, job=job, scope=scope, began=found[0].changed, store=reader.store,
         where=reader.url, wait=_WAIT,
     )  # fmt: skip
     return ""

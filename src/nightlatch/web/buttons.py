@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core import statuses
 from ..core.row import Row
 from ..core.value import value
-from ..ledger.decisions import seen
+from ..ledger.decisions import state_of
 from ..ledger.records import RunRow
 from ..observe.open_decisions import OpenDecision
 from ..observe.reader import NEEDS_DECISION, StoreReader
@@ -26,7 +26,7 @@ class Button:
 
 def of_run(reader: StoreReader, run: RunRow, status: str) -> list[Button]:
     """The run's buttons, the likeliest first. One that cannot be undone is never prominent."""
-    about = (("run", run.id), ("seen", seen(run)))
+    about = (("run", run.id), ("seen", state_of(run)))
 
     def button(label: str, action: str, kind: str = "", **more: str) -> Button:
         return Button(label=label, action=action, kind=kind, fields=(*about, *more.items()))
@@ -49,9 +49,9 @@ def of_run(reader: StoreReader, run: RunRow, status: str) -> list[Button]:
     return []
 
 
-def of_decision(one: OpenDecision) -> list[Button]:
-    about = {"key": one.key, "scope": one.scope, "batch": one.batch, "job": one.job, "changed": f"{one.changed:.3f}"}
-    given = tuple((name, text) for name, text in about.items() if text)
+def of_decision(decision: OpenDecision) -> list[Button]:
+    about = {"key": decision.key, "scope": decision.scope, "batch": decision.batch, "job": decision.job}
+    given = (*((name, text) for name, text in about.items() if text), ("changed", f"{decision.changed:.3f}"))
     return [
         Button(label="It was done", action="resolve", fields=(*given, ("outcome", "done"))),
         Button(label="It was not", action="resolve", fields=(*given, ("outcome", "failed"))),

@@ -49,7 +49,7 @@ class Bounded(asyncio.Protocol):
     def __init__(self, open_connections: OpenConnections, inner: asyncio.Protocol) -> None:
         self._all, self._inner = open_connections, inner
         self._transport: asyncio.Transport | None = None
-        self._seen = b""
+        self._header = b""
         self._timer: asyncio.TimerHandle | None = None
         self.silent = True  # waiting for a whole header
 
@@ -62,9 +62,9 @@ class Bounded(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.silent:
-            self._seen += data
-            end = self._seen.find(_END)
-            if max(end, 0 if end >= 0 else len(self._seen)) > HEADER_SIZE:
+            self._header += data
+            end = self._header.find(_END)
+            if max(end, 0 if end >= 0 else len(self._header)) > HEADER_SIZE:
                 assert self._transport
                 self._transport.write(_TOO_LARGE)
                 self._transport.close()
@@ -75,7 +75,7 @@ class Bounded(asyncio.Protocol):
 
     def header_arrived(self) -> None:
         """A whole header has arrived; from now on the request has its own deadlines."""
-        self.silent, self._seen = False, b""
+        self.silent, self._header = False, b""
         if self._timer:
             self._timer.cancel()
             self._timer = None

@@ -66,13 +66,13 @@ class Guard:
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         connection = self.connections.of(request.transport) if self.connections else None
         try:
-            response = await self._checked(request, handler)
+            response = await self._check(request, handler)
         finally:
             if connection:
                 connection.next_request()
         return response
 
-    async def _checked(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _check(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             self._check_host(request)
             if request.path == METRICS:

@@ -43,7 +43,7 @@ def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:
     if change:
         since = calendar.date(change.shift.first.at)
         dearer = verdict.Dearer(job=name, factor=change.shift.factor, since=since)
-    dear = [index for index, one in enumerate(strip) if change and one.at >= change.shift.first.at]
+    costly = [index for index, one in enumerate(strip) if change and one.at >= change.shift.first.at]
     job = configured().get(name)
     stage = stages.of(row, job.stage if job else "")
     return {
@@ -57,7 +57,7 @@ def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:
             [(words.look(one.status)[1], one.elapsed / top) for one in strip],
             label=f"The last {len(strip)} runs, height: time it took",
         ),
-        "cost": svg.spark(paid, over=dear, label=f"Dollars used by the last {len(strip)} runs") if any(paid) else "",
+        "cost": svg.spark(paid, over=costly, label=f"Dollars used by the last {len(strip)} runs") if any(paid) else "",
         "since": change.shift.first.at if change else None,
         "factor": times(change.shift.factor) if change else "",
         "runs": runs,
@@ -67,7 +67,7 @@ def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:
         "buttons": _buttons(row, job, stage),
         "twin": advice.command("run", name) if job else advice.command("show", name),
         "refused": [(one.last, run_facts.refused_times(one)) for one in refused],
-        "decided": [(entry.at, sentence(entry)) for entry in reader.ledger.history.rare(job=name, most=20)],
+        "decided": [(entry.at, sentence(entry)) for entry in reader.ledger.history.rare_entries(job=name, most=20)],
         "definitions": [row.definition, *row.before][:8] if row and row.definition else [],
     }
 

@@ -56,7 +56,7 @@ def page(reader: StoreReader, order: str, after: str = "") -> dict[str, Any]:
     rows = {row.job: row for row in all_rows(reader)}
     today = date.fromisoformat(history.day(clock.wall()))
     since = (today - timedelta(days=DAYS - 1)).isoformat()
-    usd = reader.kept(("usd of jobs", since), _KEPT, lambda: dict(history.usd_by("job", since=since)))
+    usd = reader.cached(("usd of jobs", since), _KEPT, lambda: dict(history.usd_by("job", since=since)))
     names = sorted({*history.jobs(), *rows})
     newest = reader.ledger.newest_of(names)
     found = [

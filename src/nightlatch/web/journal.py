@@ -26,13 +26,13 @@ class Filter:
     before: int = 0  # only entries of the chain with a lower number; 0: all
 
 
-def page(reader: StoreReader, wanted: Filter, verify: bool) -> dict[str, Any]:
-    entries = _entries(reader, wanted)
-    chain = job_chain(wanted.job) if wanted.job else wanted.run
+def page(reader: StoreReader, query: Filter, verify: bool) -> dict[str, Any]:
+    entries = _entries(reader, query)
+    chain = job_chain(query.job) if query.job else query.run
     more = entries[-1].seq if chain and len(entries) == _SHOWN and entries[-1].seq > 1 else 0
     alerts = reader.ledger.outbox.recent(clock.wall() - _MONTH, 30)
     return {
-        "wanted": wanted,
+        "wanted": query,
         "entries": [(one, sentence(one)) for one in entries],
         "more": more,
         "jobs": reader.ledger.history.jobs()[:500],
@@ -42,23 +42,23 @@ def page(reader: StoreReader, wanted: Filter, verify: bool) -> dict[str, Any]:
     }
 
 
-def _entries(reader: StoreReader, wanted: Filter) -> list[Entry]:
+def _entries(reader: StoreReader, query: Filter) -> list[Entry]:
     """The newest entries of one chain; without a chain, the newest of the rare kinds on all chains."""
     history = reader.ledger.history
-    if wanted.job or wanted.run:
-        chain = job_chain(wanted.job) if wanted.job else reader.run(wanted.run).id
-        found = history.chain(chain, before=wanted.before or 1 << 62, most=_SHOWN)
-        return [one for one in found if wanted.kind in ("", one.kind)]
-    kinds = (wanted.kind,) if wanted.kind else ()
-    return history.rare(*kinds, most=_SHOWN)
+    if query.job or query.run:
+        chain = job_chain(query.job) if query.job else reader.run(query.run).id
+        found = history.chain(chain, before=query.before or 1 << 62, most=_SHOWN)
+        return [one for one in found if query.kind in ("", one.kind)]
+    kinds = (query.kind,) if query.kind else ()
+    return history.rare_entries(*kinds, most=_SHOWN)
 
 
-def export(reader: StoreReader, wanted: Filter) -> Iterator[bytes]:
+def export(reader: StoreReader, query: Filter) -> Iterator[bytes]:
     """JSON Lines, a page of the chain at a time, the newest first."""
-    return _exported(reader, job_chain(wanted.job) if wanted.job else reader.run(wanted.run).id)
+    return _export_chain(reader, job_chain(query.job) if query.job else reader.run(query.run).id)
 
 
-def _exported(reader: StoreReader, chain: str) -> Iterator[bytes]:
+def _export_chain(reader: StoreReader, chain: str) -> Iterator[bytes]:
     before = 1 << 62
     while found := reader.ledger.history.chain(chain, before=before, most=1000):
         yield "".join(f"{json.dumps({'version': 1, **entry_facts(one)})}\n" for one in found).encode()

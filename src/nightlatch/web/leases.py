@@ -23,7 +23,7 @@ def page(reader: StoreReader, every: bool) -> dict[str, Any]:
     wanted.sort(key=lambda one: (not one.record.grant, one.record.name))
     held = [one for one in found if one.record.grant]
     lapsed = [one for one in held if one.record.left is not None and one.record.left <= 0]
-    refused = reader.ledger.history.rare(kinds.REFUSED, since=now - _WEEK, most=100)
+    refused = reader.ledger.history.rare_entries(kinds.REFUSED, since=now - _WEEK, most=100)
     return {
         "rows": [_row(reader, one) for one in wanted[:_MOST]],
         "more": max(len(wanted) - _MOST, 0),
@@ -34,12 +34,12 @@ def page(reader: StoreReader, every: bool) -> dict[str, Any]:
     }
 
 
-def _row(reader: StoreReader, one: LeaseView) -> dict[str, Any]:
-    record = one.record
+def _row(reader: StoreReader, view: LeaseView) -> dict[str, Any]:
+    record = view.record
     left = record.left if record.grant else None
     share = left / record.ttl if left is not None and record.ttl else 0.0
     return {
-        "view": one,
+        "view": view,
         "record": record,
         "left": left,
         "meter": svg.meter(

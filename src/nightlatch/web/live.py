@@ -29,7 +29,7 @@ async def send(response: web.StreamResponse, data: bytes) -> None:
         await response.write(data)
 
 
-def let_go(request: web.Request) -> web.StreamResponse:
+def abort_connection(request: web.Request) -> web.StreamResponse:
     """Abort the connection of a client that does not read; what was not sent is dropped."""
     if request.transport:
         request.transport.abort()
@@ -51,7 +51,7 @@ class Live:
         try:
             return await self._stream(request)
         except TimeoutError:
-            return let_go(request)
+            return abort_connection(request)
         finally:
             self._streams -= 1
 

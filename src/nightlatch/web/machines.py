@@ -28,27 +28,27 @@ class Machines:
 
     def __init__(self, reader: StoreReader, begin: float, end: float) -> None:
         self._begin, self._end = begin, end
-        self._seen: dict[str, tuple[float, float]] = {}
+        self._active: dict[str, tuple[float, float]] = {}
         self._asleep: dict[str, list[tuple[float, float]]] = {}
-        for entry in reader.ledger.history.rare(kinds.SLEPT, since=begin, most=500):
+        for entry in reader.ledger.history.rare_entries(kinds.SLEPT, since=begin, most=500):
             host, slept, until = entry.facts.get("host", ""), _seconds(entry, "elapsed"), _seconds(entry, "until")
             if slept and begin < until and until - slept < end:
                 self._asleep.setdefault(host, []).append((max(until - slept, begin), min(until, end)))
-                self.see(host, until - slept, until)
+                self.note_active(host, until - slept, until)
 
-    def see(self, host: str, begin: float, end: float) -> None:
+    def note_active(self, host: str, begin: float, end: float) -> None:
         """The machine was active from `begin` to `end`."""
         if host and end >= self._begin and begin < self._end:
-            first, last = self._seen.get(host, (begin, end))
-            self._seen[host] = min(first, begin), max(last, end)
+            first, last = self._active.get(host, (begin, end))
+            self._active[host] = min(first, begin), max(last, end)
 
     def rows(self, track: Track, now: float | None) -> list[MachineRow]:
-        if now is not None and self._seen:
-            self.see(identity.host(), now, now)  # this machine is awake: it draws the page
-        return [self._row(host, track) for host in sorted(self._seen)[:_MOST]]
+        if now is not None and self._active:
+            self.note_active(identity.host(), now, now)  # this machine is awake: it draws the page
+        return [self._row(host, track) for host in sorted(self._active)[:_MOST]]
 
     def _row(self, host: str, track: Track) -> MachineRow:
-        begin, end = (min(max(at, self._begin), self._end) for at in self._seen[host])
+        begin, end = (min(max(at, self._begin), self._end) for at in self._active[host])
         spans, at = [], begin
         for down, up in sorted(self._asleep.get(host, ())):
             spans += [(at, down, True), (down, up, False)]

@@ -39,7 +39,7 @@ def page(reader: StoreReader, calendar: Calendar, day: str, base: str) -> dict[s
         for run in reader.ledger.runs(status=status, since=begin, until=end, limit=_MOST)
     ]
     jobs = all_rows(reader)
-    refused = [one for one in reader.ledger.history.rare(kinds.REFUSED, since=begin, most=1000) if one.at < end]
+    refused = [one for one in reader.ledger.history.rare_entries(kinds.REFUSED, since=begin, most=1000) if one.at < end]
     slots = [
         (row.job, record)
         for row in jobs
@@ -48,7 +48,7 @@ def page(reader: StoreReader, calendar: Calendar, day: str, base: str) -> dict[s
     ]
     slots.sort(key=lambda one: one[1].last)
     ended = [one for one in runs if statuses.is_terminal(one.run.status)]
-    seen = verdict.Night(
+    facts = verdict.Night(
         slots=sum(record.count for _, record in slots),
         slots_ran=sum(record.count for _, record in slots if record.outcome == RAN),
         ended=len(ended),
@@ -56,7 +56,7 @@ def page(reader: StoreReader, calendar: Calendar, day: str, base: str) -> dict[s
         usd=sum(one.run.usage.usd for one in runs),
         refused=len(refused),
     )
-    headline = verdict.night(seen)
+    headline = verdict.night(facts)
     last = min(end, max(now, begin + 3600))
     drawing = Drawing(reader, calendar, begin, last, now if now < end else None)
     return {

@@ -63,22 +63,23 @@ def page(
 ) -> dict[str, Any]:
     """`audit`: the last verification of the journal that a person started."""
     now = clock.wall()
-    seen = last_night(reader)
-    since = seen.since or 0.0
-    facts = nightly.night(reader, seen)
+    view = last_night(reader)
+    since = view.since or 0.0
+    facts = nightly.night(reader, view)
     if audit:
         broken = f"entry {audit.breaks[0].seq} of {audit.breaks[0].chain}" if audit.breaks else ""
         facts = replace(facts, journal_intact=not audit.breaks, journal_broken_at=broken)
     headline = verdict.night(facts)
     first, second = ("", headline.sentence) if audit and audit.breaks else split(headline.sentence)
-    asks = needs_you(reader, seen, configured, calendar)
+    asks = needs_you(reader, view, configured, calendar)
     jobs = all_rows(reader)
-    every_run = [one for group in seen.groups.values() for one in group.runs]
+    every_run = [one for group in view.groups.values() for one in group.runs]
     drawing = Drawing(reader, calendar, since, max(now, since + 3600), now)
+    refusals = reader.ledger.history.rare_entries(kinds.REFUSED, since=since, most=200)
     return {
         "headline": headline,
         "audit": audit,
-        "reasons": words.with_link(headline.reasons, facts.risen, f"{base}job/{quote(facts.risen)}"),
+        "reasons": words.with_link(headline.reasons, facts.risen_job, f"{base}job/{quote(facts.risen_job)}"),
         "first": first,
         "second": second,
         "tone": words.TONES[headline.tone],
@@ -86,46 +87,46 @@ def page(
         "now": now,
         "figures": figures(reader, calendar, facts, now, audit),
         "asks": asks,
-        "asks_more": seen.need_you - len(asks),
-        "needs": seen.need_you,
-        "night": drawing.night(every_run, reader.ledger.history.rare(kinds.REFUSED, since=since, most=200), jobs, base),
-        "running": [running(reader, one, calendar) for one in seen.running.runs],
-        "waiting": night_rows.waiting(seen)[:_WAITS],
+        "asks_more": view.need_you - len(asks),
+        "needs": view.need_you,
+        "night": drawing.night(every_run, refusals, jobs, base),
+        "running": [running(reader, one, calendar) for one in view.running.runs],
+        "waiting": night_rows.waiting(view)[:_WAITS],
         "next": upcoming(reader, jobs, now),
-        "empty": seen.empty and not jobs and not reader.ledger.history.jobs(),
-        "unreachable": seen.unreachable,
+        "empty": view.empty and not jobs and not reader.ledger.history.jobs(),
+        "unreachable": view.unreachable,
     }
 
 
-def needs_you(reader: StoreReader, seen: Overview, configured: set[str], calendar: Calendar) -> list[AttentionRow]:
+def needs_you(reader: StoreReader, view: Overview, configured: set[str], calendar: Calendar) -> list[AttentionRow]:
     """The most urgent rows. Runs that cannot be among them are not read."""
 
     def order(look: tuple[str, str, str], at: float) -> tuple[bool, float]:
         return look[2] not in _URGENT, -at
 
-    runs = sorted(seen.needs_you.runs, key=lambda one: order(words.look_of(one.run, one.status), one.run.changed))
+    runs = sorted(view.needs_you.runs, key=lambda one: order(words.look_of(one.run, one.status), one.run.changed))
     asks = [_of_run(reader, one) for one in runs[:_ASKS]]
-    asks += [_of_decision(one) for one in seen.decisions_besides_runs]
-    asks += [_of_agent(one) for one in seen.agents]
-    asks += [_of_slot(row, configured, calendar) for row in seen.overdue]
-    asks += [_of_demoted(row) for row in seen.demoted]
-    asks += [_of_undelivered(one) for one in seen.undelivered]
+    asks += [_of_decision(one) for one in view.decisions_besides_runs]
+    asks += [_of_agent(one) for one in view.agents]
+    asks += [_of_slot(row, configured, calendar) for row in view.overdue]
+    asks += [_of_demoted(row) for row in view.demoted]
+    asks += [_of_undelivered(one) for one in view.undelivered]
     return sorted(asks, key=lambda ask: order(ask.look, ask.at))[:_ASKS]
 
 
-def _of_run(reader: StoreReader, one: RunView) -> AttentionRow:
-    run = one.run
-    headline = run_facts.run_verdict(reader, run, one.status)
-    offered = buttons.of_run(reader, run, one.status)
+def _of_run(reader: StoreReader, view: RunView) -> AttentionRow:
+    run = view.run
+    headline = run_facts.run_verdict(reader, run, view.status)
+    offered = buttons.of_run(reader, run, view.status)
     last = run_facts.last_line(reader, run)
     return AttentionRow(
-        look=words.look_of(run, one.status),
+        look=words.look_of(run, view.status),
         title=run.job,
         href=f"run/{run.id}",
         at=run.changed,
         sentence=headline.sentence,
         last_line="" if words.short(last, 60).rstrip("…") in headline.sentence else last,
-        twin=_twin(reader, one, offered),
+        twin=_twin(reader, view, offered),
         buttons=(
             *offered,
             buttons.Button(label="Log", href=f"run/{run.id}#log")
@@ -135,36 +136,36 @@ def _of_run(reader: StoreReader, one: RunView) -> AttentionRow:
     )
 
 
-def _twin(reader: StoreReader, one: RunView, offered: list[Button]) -> str:
+def _twin(reader: StoreReader, view: RunView, offered: list[Button]) -> str:
     """What the first button does, as a command."""
     verb = {"retry": "retry", "approve": "approve", "resolve": "resolve"}.get(offered[0].action) if offered else None
-    return run_views.short_command(reader, one.run.id, advice.to(verb, one.run.id) if verb else one.next)
+    return run_views.short_command(reader, view.run.id, advice.to(verb, view.run.id) if verb else view.next)
 
 
-def _of_agent(one: AgentView) -> AttentionRow:
+def _of_agent(agent: AgentView) -> AttentionRow:
     """An agent at work at a vendor that nobody watches."""
     return AttentionRow(
         look=words.look(statuses.NEEDS_ATTENTION),
-        title=one.row.job,
-        href=f"run/{one.row.run}",
-        at=one.row.began,
-        sentence=f"{one.sentence[:1].upper()}{one.sentence[1:]}.",
-        twin=advice.text(one.cancel),
+        title=agent.row.job,
+        href=f"run/{agent.row.run}",
+        at=agent.row.began,
+        sentence=f"{agent.sentence[:1].upper()}{agent.sentence[1:]}.",
+        twin=advice.text(agent.cancel),
         buttons=(),
     )
 
 
-def _of_decision(one: OpenDecision) -> AttentionRow:
-    status = one.status if one.status in words.LOOKS else statuses.IN_DOUBT
+def _of_decision(decision: OpenDecision) -> AttentionRow:
+    status = decision.status if decision.status in words.LOOKS else statuses.IN_DOUBT
     return AttentionRow(
         look=words.look(status),
-        title=one.of if not one.scope.startswith("*") else one.key,
+        title=decision.of if not decision.scope.startswith("*") else decision.key,
         href="",
-        at=one.changed,
-        sentence=f"{one.title[:1].upper()}{one.title[1:]}: {one.note or 'nobody knows whether it was done'}. "
-        "It is not repeated unless you decide so.",
-        twin=advice.text(one.resolve("done")),
-        buttons=tuple(buttons.of_decision(one)),
+        at=decision.changed,
+        sentence=f"{decision.title[:1].upper()}{decision.title[1:]}: "
+        f"{decision.note or 'nobody knows whether it was done'}. It is not repeated unless you decide so.",
+        twin=advice.text(decision.resolve("done")),
+        buttons=tuple(buttons.of_decision(decision)),
     )
 
 
@@ -193,13 +194,13 @@ def _of_demoted(row: Row) -> AttentionRow:
     )
 
 
-def _of_undelivered(one: Message) -> AttentionRow:
+def _of_undelivered(message: Message) -> AttentionRow:
     return AttentionRow(
         look=words.look(statuses.NEEDS_ATTENTION),
-        title=one.transport,
+        title=message.transport,
         href="journal",
-        at=one.changed,
-        sentence=f"An alert could not be sent: {one.reason}.",
+        at=message.changed,
+        sentence=f"An alert could not be sent: {message.reason}.",
         twin=advice.command("alerts"),
     )
 
@@ -222,7 +223,7 @@ def figures(
         runs[row.day] = runs.get(row.day, 0) + row.runs
         usd[row.day] = usd.get(row.day, 0.0) + row.amounts.usd
     refused = dict.fromkeys(days, 0)
-    for entry in history.rare(kinds.REFUSED, since=now - NIGHTS * 86400):
+    for entry in history.rare_entries(kinds.REFUSED, since=now - NIGHTS * 86400):
         if (day := calendar.day(entry.at)) in refused:
             refused[day] += 1
     slots = bool(facts.slots)
@@ -231,7 +232,7 @@ def figures(
         f"usually {money(facts.usual_usd)} on a {facts.weekday}" if facts.usual_usd is not None else "no comparison yet"
     )
     paid = list(usd.values())
-    dear = [i for i, one in enumerate(paid) if facts.usual_usd and one > 1.3 * facts.usual_usd]
+    above_usual = [i for i, one in enumerate(paid) if facts.usual_usd and one > 1.3 * facts.usual_usd]
     last = next((day for day in reversed(days) if refused[day]), "")
     return [
         Figure(
@@ -246,7 +247,7 @@ def figures(
             number=money(facts.usd) if facts.usd else "nothing",
             note=usual if facts.usd else "no usage was reported",
             href="usage",
-            spark=svg.spark(paid, over=dear, label="Dollars used, the last 14 days"),
+            spark=svg.spark(paid, over=above_usual, label="Dollars used, the last 14 days"),
         ),
         Figure(
             name="Stale writes refused",

@@ -15,7 +15,7 @@ from ..runtime.supervisor.run import kept_output
 from . import job, jobs, journal, leases, night, now, output, run, usage
 from .draw import FOLDER
 from .guard import COOKIE, HEADERS
-from .live import let_go, send
+from .live import abort_connection, send
 from .site import Site
 
 _STATIC = {"nightlatch.css": "text/css", "nightlatch.js": "text/javascript"}
@@ -107,7 +107,7 @@ class Pages:
         if not wanted.job and not wanted.run:
             raise UsageError("name a job or a run: an export is of one chain")
         headers = {"Content-Type": "application/jsonl", "Content-Disposition": "attachment; filename=journal.jsonl"}
-        return await self._streamed(request, await self._site.read(journal.export, wanted), headers)
+        return await self._stream(request, await self._site.read(journal.export, wanted), headers)
 
     async def raw(self, request: web.Request) -> web.StreamResponse:
         """All kept output, as text that no browser runs."""
@@ -120,9 +120,9 @@ class Pages:
             "Content-Type": "text/plain; charset=utf-8",
             "Content-Security-Policy": "sandbox; default-src 'none'",
         }
-        return await self._streamed(request, kept_output.read(where), headers)
+        return await self._stream(request, kept_output.read(where), headers)
 
-    async def _streamed(
+    async def _stream(
         self, request: web.Request, pieces: Iterator[bytes], headers: dict[str, str]
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={**HEADERS, **headers})
@@ -131,7 +131,7 @@ class Pages:
             while data := await self._site.work(lambda: next(pieces, b"")):
                 await send(response, data)
         except TimeoutError:
-            return let_go(request)
+            return abort_connection(request)
         return response
 
     async def find(self, request: web.Request) -> web.Response:

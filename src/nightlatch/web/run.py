@@ -75,34 +75,34 @@ def page(
     until: int | None = None,
     find: str = "",
 ) -> dict[str, Any]:
-    seen = details(reader, run, in_outline=True)
-    facts = run_facts.run_facts(reader, run, seen.status)
+    view = details(reader, run, in_outline=True)
+    facts = run_facts.run_facts(reader, run, view.status)
     headline = verdict.run(facts, calendar.clock)
-    story = _story(seen, whole_story)
-    tone = "run" if seen.status == statuses.RUNNING else words.TONES[headline.tone]
+    story = _story(view, whole_story)
+    tone = "run" if view.status == statuses.RUNNING else words.TONES[headline.tone]
     folder = output.folder_of(reader, run.id)
     elsewhere = bool(run.host) and run.host != identity.host() and not output.end(folder, 1).total
     found, more_found = output.find(folder, find) if find else ([], False)
     return {
-        "seen": seen,
+        "seen": view,
         "run": run,
-        "look": words.look_of(run, seen.status),
+        "look": words.look_of(run, view.status),
         "plan": _plan(reader, run),
         "headline": headline,
         "tone": tone,
         "sentence": words.emphasis(headline.sentence, tone),
         "stage": stages.of(row, "") if (row := read_row(reader.store, run.job)) else "",
-        "more": _reasons(reader, seen, facts, calendar),
-        "buttons": buttons.of_run(reader, run, seen.status),
-        "twin": _twin(reader, run, seen),
-        "sheet": _sheet(reader, calendar, seen, facts),
+        "more": _reasons(reader, view, facts, calendar),
+        "buttons": buttons.of_run(reader, run, view.status),
+        "twin": _twin(reader, run, view),
+        "sheet": _sheet(reader, calendar, view, facts),
         "live": run.status in statuses.OPEN,
-        "fall": waterfall(seen, calendar, facts.now),
+        "fall": waterfall(view, calendar, facts.now),
         "story": story[-_STORY:] if not whole_story else story,
         "story_more": len(story) > _STORY and not whole_story,
         "whole_story": whole_story,
-        "entries": seen.entries_in_all,
-        "against": _against(reader, run),
+        "entries": view.entries_in_all,
+        "against": _comparison(reader, run),
         "log": output.end(folder, until=until),
         "until": until,
         "find": find,
@@ -131,25 +131,25 @@ def safe_text(text: str) -> str:
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
-def _twin(reader: StoreReader, run: RunRow, seen: Details) -> str:
+def _twin(reader: StoreReader, run: RunRow, view: Details) -> str:
     """The command that a person most likely needs."""
-    typed = next((one for one in seen.choices if one.words[0] != "logs"), None) or advice.to("show", run.id)
+    typed = next((one for one in view.choices if one.words[0] != "logs"), None) or advice.to("show", run.id)
     return run_views.short_command(reader, run.id, typed)
 
 
-def _reasons(reader: StoreReader, seen: Details, facts: RunFacts, calendar: Calendar) -> str:
+def _reasons(reader: StoreReader, view: Details, facts: RunFacts, calendar: Calendar) -> str:
     """The paragraph below the verdict."""
-    run = seen.run
+    run = view.run
     parts = []
-    if seen.status == statuses.RUNNING and facts.started:
+    if view.status == statuses.RUNNING and facts.started:
         passed = facts.now - facts.started
         parts.append(f"On {run.host or 'this machine'} for {about(passed)}{_left(facts, passed)}.")
         if run.cancel:
             parts.append(f"{run.cancel} requested a cancel.")
-    parts += _took_over(seen, facts, calendar)
-    if refused := seen.refusals:
+    parts += _took_over(view, facts, calendar)
+    if refused := view.refusals:
         host = next(
-            (one.holder.host for one in seen.attempts if str(one.attempt) == refused[-1].facts.get("attempt")), ""
+            (one.holder.host for one in view.attempts if str(one.attempt) == refused[-1].facts.get("attempt")), ""
         )
         when = calendar.clock(refused[-1].at)
         late = f"A late write by {host} at {when}" if len(refused) == 1 and host else f"The last late write, at {when},"
@@ -157,8 +157,8 @@ def _reasons(reader: StoreReader, seen: Details, facts: RunFacts, calendar: Cale
     usual_usd = usual(reader, run.job)[1]
     if run.ended is not None and usual_usd and run.usage.usd >= _DEAR * usual_usd:
         parts.append(f"It cost {times(run.usage.usd / usual_usd)} the usual.")
-    if seen.reason and seen.reason not in verdict.run(facts, calendar.clock).sentence:
-        parts.append(f"The reason: {words.short(seen.reason)}.")
+    if view.reason and view.reason not in verdict.run(facts, calendar.clock).sentence:
+        parts.append(f"The reason: {words.short(view.reason)}.")
     return " ".join(parts)
 
 
@@ -172,28 +172,28 @@ def _left(facts: RunFacts, passed: float) -> str:
     return f", within its bounds: {' and '.join(left)} {'are' if len(left) > 1 else 'is'} left" if left else ""
 
 
-def _took_over(seen: Details, facts: RunFacts, calendar: Calendar) -> list[str]:
+def _took_over(view: Details, facts: RunFacts, calendar: Calendar) -> list[str]:
     """As in: macbook was lost after 3m 24s; mini took over at 02:14 and needed 37m and $2.84 of $4.00."""
-    run, ended = seen.run, facts.ended is not None and seen.run.attempt
+    run, ended = view.run, facts.ended is not None and view.run.attempt
     needed = about(run.elapsed) if ended and run.elapsed else ""
     if ended and run.usage.usd:
         bound = f" of {money(facts.budget_usd)}" if facts.budget_usd else ""
         needed = " and ".join(filter(None, (needed, f"{words.used(run.usage)}{bound}")))
-    if len(seen.attempts) > 1 and seen.attempts[-2].status == statuses.LOST:
-        before, now = seen.attempts[-2:]
+    if len(view.attempts) > 1 and view.attempts[-2].status == statuses.LOST:
+        before, now = view.attempts[-2:]
         left = f"{before.holder.host} was lost after {about(before.elapsed)}"
         same = "the next attempt began" if before.holder.host == now.holder.host else f"{now.holder.host} took over"
         return [f"{left}; {same} at {calendar.clock(now.started)}{f' and needed {needed}' if needed else ''}."]
     return [f"It needed {needed}."] if needed else []
 
 
-def _sheet(reader: StoreReader, calendar: Calendar, seen: Details, facts: RunFacts) -> list[Fact]:
-    run = seen.run
+def _sheet(reader: StoreReader, calendar: Calendar, view: Details, facts: RunFacts) -> list[Fact]:
+    run = view.run
     takes, usd = usual(reader, run.job)
     time, progress, paid = gauges(facts)
     took = _joined(time.bound, f"usually {about(takes)}" if takes else "")
     rows = [
-        Fact(name="Key · slot" if run.slot else "Key", text=seen.key, small=_slot(calendar, run)),
+        Fact(name="Key · slot" if run.slot else "Key", text=view.key, small=_slot(calendar, run)),
         Fact(name="Time", text=time.now, small=took, meter=time.meter),
     ]
     if facts.ended is None and (facts.done or facts.total):
@@ -206,25 +206,25 @@ def _sheet(reader: StoreReader, calendar: Calendar, seen: Details, facts: RunFac
             name="Used",
             text=paid.now or "nothing",
             small=cost,
-            meter=_dear(run, usd, facts.budget_usd) or paid.meter,
+            meter=_cost_meter(run, usd, facts.budget_usd) or paid.meter,
             title=tokens,
         )
     )
-    if seen.status == statuses.RUNNING:
-        rows.append(_lease(reader, seen))
+    if view.status == statuses.RUNNING:
+        rows.append(_lease(reader, view))
     elif run.attempt:
-        before = [one for one in seen.attempts[:-1] if one.holder.host != run.holder.host]
+        before = [one for one in view.attempts[:-1] if one.holder.host != run.holder.host]
         pid = f", pid {run.holder.pid}" if run.holder.pid else ""
         other = f"before it {before[-1].holder.host}" if before else ""
         rows.append(Fact(name="Holder", text=run.holder.host, small=_joined(f"{run.holder.user}{pid}", other)))
-        earlier = seen.attempts[-2].token if len(seen.attempts) > 1 else 0
+        earlier = view.attempts[-2].token if len(view.attempts) > 1 else 0
         note = f"before it {words.tail_of(earlier)}" if earlier else ""
         rows.append(Fact(name="Token", code=words.tail_of(run.token), title=str(run.token), small=note))
     rows.append(Fact(name="Command", code=words.short(run.command, 200) or "–"))
     if run.definition:
         rows.append(Fact(name="Definition", code=words.hash_of(run.definition), title=run.definition))
     chain, _, head = run.anchor.rpartition(":")
-    entries, kept = f"{count(seen.entries_in_all)} entries", f"head {chain}:{head[:4]}…" if head else ""
+    entries, kept = f"{count(view.entries_in_all)} entries", f"head {chain}:{head[:4]}…" if head else ""
     rows.append(Fact(name="Journal", text=entries, small=kept, title=run.anchor))
     return rows
 
@@ -237,7 +237,7 @@ def _slot(calendar: Calendar, run: RunRow) -> str:
         return run.slot
 
 
-def _dear(run: RunRow, usual_usd: float, budget: float | None) -> Any:
+def _cost_meter(run: RunRow, usual_usd: float, budget: float | None) -> Any:
     """A meter in a warning colour if the run cost much more than usual; else ""."""
     if not usual_usd or not budget or run.usage.usd < _DEAR * usual_usd:
         return ""
@@ -245,9 +245,9 @@ def _dear(run: RunRow, usual_usd: float, budget: float | None) -> Any:
     return svg.meter(run.usage.usd / budget, words.WAIT, label=label)
 
 
-def _lease(reader: StoreReader, seen: Details) -> Fact:
+def _lease(reader: StoreReader, view: Details) -> Fact:
     """A running run's holder and token, and how long its lease lasts without another renewal."""
-    run, record = seen.run, reader.store.read(seen.run.job)
+    run, record = view.run, reader.store.read(view.run.job)
     left = record.left if record and record.grant == run.grant else None
     meter: Any = ""
     if record and left is not None and record.ttl:
@@ -261,10 +261,10 @@ def _joined(*parts: str) -> str:
     return " · ".join(filter(None, parts))
 
 
-def _story(seen: Details, whole: bool) -> list[Sentence]:
+def _story(view: Details, whole: bool) -> list[Sentence]:
     """The journal in sentences: what matters, or everything if `whole`."""
     found = []
-    for entry in seen.entries:
+    for entry in view.entries:
         kind = kinds.ROWS.get(entry.kind)
         if whole or entry.kind in _ALWAYS_SHOWN or (kind is not None and not kind.often and entry.kind not in _STEPS):
             shape, colour = _shape(entry)
@@ -290,7 +290,7 @@ def _shape(entry: Entry) -> tuple[str, str]:
     return _ALWAYS_SHOWN.get(kinds.ROWS.get(entry.kind, kinds.OPENED), ("dot", "idle"))
 
 
-def _against(reader: StoreReader, run: RunRow) -> dict[str, Any] | None:
+def _comparison(reader: StoreReader, run: RunRow) -> dict[str, Any] | None:
     """The run's inputs beside those of an earlier one: the last at the usual level, or the last that succeeded."""
     if not run.attempt:
         return None
@@ -301,7 +301,7 @@ def _against(reader: StoreReader, run: RunRow) -> dict[str, Any] | None:
     last, title = earlier[-1], "Against the run before"
     if usual_run := _last_usual(reader, run):
         last, title = next((one for one in earlier if one.run == usual_run), last), "Against the last usual run"
-    before, after = changes.went_in(reader, last.run), changes.went_in(reader, run.id)
+    before, after = changes.inputs_of(reader, last.run), changes.inputs_of(reader, run.id)
     different = changes.differences(before, after)
     rows = [
         {"fact": one.fact, "before": _fact(one.fact, one.before), "after": _fact(one.fact, one.after), "cause": True}

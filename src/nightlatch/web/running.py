@@ -33,13 +33,13 @@ class Running:
     gauges: tuple[Gauge, ...]
 
 
-def running(reader: StoreReader, one: RunView, calendar: Calendar) -> Running:
-    facts = run_facts.run_facts(reader, one.run, one.status)
+def running(reader: StoreReader, view: RunView, calendar: Calendar) -> Running:
+    facts = run_facts.run_facts(reader, view.run, view.status)
     end = verdict.expected_end(facts)
-    message = short(one.run.message, 80)
+    message = short(view.run.message, 80)
     return Running(
-        view=one,
-        note=" · ".join(filter(None, (message, f"on {one.run.host}" if one.run.host else ""))),
+        view=view,
+        note=" · ".join(filter(None, (message, f"on {view.run.host}" if view.run.host else ""))),
         done_about=f"done about {calendar.clock(end)}" if end else "",
         gauges=tuple(gauges(facts)),
     )

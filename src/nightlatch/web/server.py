@@ -52,11 +52,11 @@ class PagesServer:
     async def _run(self, report: Report, child: bool, ready: Callable[[int], None] | None) -> None:
         guard = Guard(self.access, url=self._url, read_only=self._read_only)
         site = Site(self._store, self.access, guard)
-        app = web.Application(middlewares=[guard.middleware, site.explained], client_max_size=BODY_SIZE)
+        app = web.Application(middlewares=[guard.middleware, site.explain_error], client_max_size=BODY_SIZE)
         app.add_routes(routes(site, read_only=self._read_only))
-        listener = bound(self._port)
+        listener = listen(self._port)
         guard.port = listener.getsockname()[1]
-        runner, guard.connections, server = await _served(app, listener)
+        runner, guard.connections, server = await _serve(app, listener)
         self.access.note_port(guard.port)
         if guard.port != self._port and self._port:
             report(f"port {self._port} is taken, so the pages are at port {guard.port}")
@@ -77,13 +77,13 @@ class PagesServer:
     async def _metrics(self, site: Site, report: Report) -> list[tuple[web.AppRunner, asyncio.Server]]:
         """Serve the metrics at a separate port; if that is taken, the pages are still served."""
         try:
-            listener = bound(self._metrics_port, following=0)
+            listener = listen(self._metrics_port, following=0)
         except UsageError as error:
             report(str(error))
             return []
         app = web.Application(middlewares=[at_own_port(self._metrics_port)], client_max_size=BODY_SIZE)
         app.add_routes(Scraping(site).alone())
-        runner, _, server = await _served(app, listener)
+        runner, _, server = await _serve(app, listener)
         report(f"the metrics are at http://127.0.0.1:{self._metrics_port}/metrics")
         return [(runner, server)]
 
@@ -96,7 +96,7 @@ def _opened_with() -> str:
     return advice.command("open")
 
 
-async def _served(
+async def _serve(
     app: web.Application, listener: socket.socket
 ) -> tuple[web.AppRunner, OpenConnections, asyncio.Server]:
     """Serve an application behind our limits on headers and connections."""
@@ -121,7 +121,7 @@ def routes(site: Site, *, read_only: bool) -> list[web.RouteDef]:
     return found if read_only else [*found, *Actions(site).routes()]
 
 
-def bound(port: int, following: int = _NEXT) -> socket.socket:
+def listen(port: int, following: int = _NEXT) -> socket.socket:
     """A listening socket at this port, or at the next one that is free. 0: any."""
     for number in range(port, port + following + 1) if port else [0]:
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

@@ -93,7 +93,7 @@ class Site:
         return self.draw(request, "message.html", title=title, text=text, status=status, **facts)
 
     @web.middleware
-    async def explained(self, request: web.Request, handler: Any) -> web.StreamResponse:
+    async def explain_error(self, request: web.Request, handler: Any) -> web.StreamResponse:
         """Show an error as a page that says what is wrong."""
         try:
             response: web.StreamResponse = await handler(request)

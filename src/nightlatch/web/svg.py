@@ -118,8 +118,8 @@ class Track:
     def chevron(self, at: float, kind: str, title: str) -> Markup:
         return self._mark(at, _CHEVRON.format(kind=escape(kind)), title)
 
-    def call(self, at: float, *, dear: bool) -> Markup:
-        kind, size = (" dear", 4.6) if dear else ("", 3.0)
+    def call(self, at: float, *, expensive: bool) -> Markup:
+        kind, size = (" dear", 4.6) if expensive else ("", 3.0)
         return Markup(f'<circle class="call{kind}" cx="{self.at(at):.2f}%" cy="14" r="{size}"/>')  # noqa: S704 - ours
 
     def row(self, label: str, marks: Iterable[Markup]) -> Markup:

@@ -54,9 +54,9 @@ class Drawing:
 
     def night(self, runs: Sequence[RunView], refused: Iterable[Entry], rows: Iterable[Row], base: str) -> NightTimeline:
         jobs: dict[str, list[RunView]] = {}
-        for seen in runs:
-            if not seen.run.parent:
-                jobs.setdefault(seen.run.job, []).append(seen)
+        for view in runs:
+            if not view.run.parent:
+                jobs.setdefault(view.run.job, []).append(view)
         late: dict[str, list[Entry]] = {}
         for entry in refused:
             if self._begin <= entry.at < self._end:
@@ -77,7 +77,7 @@ class Drawing:
         )
 
     def _urgency(self, runs: list[RunView], row: Row | None, name: str) -> tuple[int, str]:
-        colours = [look(seen.status)[1] for seen in runs] + ([BAD] if self._is_late(row) else [])
+        colours = [look(view.status)[1] for view in runs] + ([BAD] if self._is_late(row) else [])
         return min((ORDER.index(kind) for kind in colours), default=len(ORDER)), name
 
     def _row(
@@ -85,8 +85,8 @@ class Drawing:
     ) -> TimelineRow | None:
         marks: list[Markup] = []
         table: list[tuple[str, str, str]] = []
-        for seen in sorted(runs, key=lambda seen: seen.run.created)[-_BARS:]:
-            marks += self._attempts(seen, base, table)
+        for view in sorted(runs, key=lambda view: view.run.created)[-_BARS:]:
+            marks += self._attempts(view, base, table)
         records = self._records(job, row)
         for record in records:
             marks.append(self._slot(record, table))
@@ -106,8 +106,8 @@ class Drawing:
         label = f"{job}: " + "; ".join(f"{what} at {when}" for when, what, _ in sorted(table)[:6])
         return TimelineRow(job=job, picture=self._track.row(label, marks), note=note, table=tuple(sorted(table)))
 
-    def _attempts(self, seen: RunView, base: str, table: list[tuple[str, str, str]]) -> list[Markup]:
-        run, (_, kind, word) = seen.run, look(seen.status)
+    def _attempts(self, view: RunView, base: str, table: list[tuple[str, str, str]]) -> list[Markup]:
+        run, (_, kind, word) = view.run, look(view.status)
         href = f"{base}run/{run.id}"
         marks = []
         if run.attempt > 1 and self._looked_up < _ATTEMPTS:
@@ -120,7 +120,7 @@ class Drawing:
                     f"{self._calendar.clock(one.started)} {run.job}, attempt {one.attempt} on {one.holder.host}: {what}"
                 )
                 end = one.ended if one.ended is not None else one.started + one.elapsed
-                self._machines.see(one.holder.host, one.started, end)
+                self._machines.note_active(one.holder.host, one.started, end)
                 marks.append(self._track.bar(one.started, end, f"{look(one.status)[1]} thin", title, href))
                 table.append((self._calendar.clock(one.started), what, run.id))
         if run.started is None:
@@ -128,7 +128,7 @@ class Drawing:
         end = run.ended if run.ended is not None else (run.changed if run.status != statuses.RUNNING else self._now)
         if end < self._begin and not statuses.needs_person(run.status):
             return marks
-        self._machines.see(run.holder.host, run.started, end)
+        self._machines.note_active(run.holder.host, run.started, end)
         took = span(max(end - run.started, 0.0))
         title = f"{self._calendar.clock(run.started)} {run.job}: {word}, {took}"
         marks.append(self._track.bar(run.started, end, kind, title, href))
@@ -136,7 +136,7 @@ class Drawing:
         if run.status in (statuses.WAITING, statuses.NEEDS_ATTENTION) and end < self._now:
             waits = f"waits since {self._calendar.clock(end)}"
             marks.append(self._track.bar(end, self._now, f"{kind} ghost", waits, href))
-        if seen.status == statuses.IN_DOUBT and end >= self._begin:
+        if view.status == statuses.IN_DOUBT and end >= self._begin:
             marks.append(self._track.question(end, f"{self._calendar.clock(end)} in doubt", href))
         return marks
 
@@ -163,13 +163,13 @@ class Drawing:
             return f"{about(self._now - row.next_due)} late"
         if not runs:
             return "paused" if row and row.paused else records[-1].outcome if records else ""
-        newest = max(runs, key=lambda seen: seen.run.changed)
+        newest = max(runs, key=lambda view: view.run.changed)
         word = look(newest.status)[2]
         if newest.status == statuses.WAITING:
             return f"waits {about(self._now - newest.run.changed)}"
         if newest.status not in (statuses.SUCCEEDED, statuses.RUNNING):
             return word
-        ended = [seen.run.elapsed for seen in runs if seen.run.ended is not None]
+        ended = [view.run.elapsed for view in runs if view.run.ended is not None]
         if len(runs) > 1 and ended:
             return f"{len(runs)} × {about(sum(ended) / len(ended))}"
         started = newest.run.started or newest.run.created

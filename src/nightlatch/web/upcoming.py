@@ -21,7 +21,7 @@ USUAL = 20  # runs from which the usual is computed
 
 
 @value(frozen=True, kw_only=True)
-class Coming:
+class UpcomingSlot:
     at: float
     job: str
     more: int  # further slots of the job within 24 hours
@@ -34,7 +34,7 @@ class Coming:
 class Upcoming:
     slots: int
     usd: float
-    rows: tuple[Coming, ...]
+    rows: tuple[UpcomingSlot, ...]
     more: int  # jobs that are not shown
 
 
@@ -42,15 +42,15 @@ def upcoming(reader: StoreReader, jobs: Sequence[Row], now: float) -> Upcoming:
     """The usual time and cost are read only for jobs that are shown; the others count with their average cost."""
     due = [row for row in jobs if row.next_due < min(now + _DAY, NEVER) and not row.paused and not is_overdue(row, now)]
     due.sort(key=lambda row: (row.next_due, row.job))
-    costs = reader.kept("cost of runs", _KEPT, lambda: _costs(reader, now)) if len(due) > _SHOWN else {}
-    found: list[Coming] = []
+    costs = reader.cached("cost of runs", _KEPT, lambda: _costs(reader, now)) if len(due) > _SHOWN else {}
+    found: list[UpcomingSlot] = []
     slots, expected = 0, 0.0
     for row in due:
         times = times_of(row.schedule)
         more = max(times.count(max(row.next_due - 1, now - _DAY), now + _DAY) - 1, 0) if times else 0
         takes, usd = usual(reader, row.job) if len(found) < _SHOWN else (0.0, costs.get(row.job, 0.0))
         if len(found) < _SHOWN:
-            found.append(Coming(at=row.next_due, job=row.job, more=more, stage=row.stage, takes=takes, usd=usd))
+            found.append(UpcomingSlot(at=row.next_due, job=row.job, more=more, stage=row.stage, takes=takes, usd=usd))
         slots, expected = slots + more + 1, expected + usd * (more + 1)
     return Upcoming(slots=slots, usd=expected, rows=tuple(found), more=len(due) - len(found))
 
@@ -64,7 +64,7 @@ def _costs(reader: StoreReader, now: float) -> dict[str, float]:
 
 def usual(reader: StoreReader, job: str) -> tuple[float, float]:
     """The medians (seconds, usd) of a job's last runs that succeeded."""
-    return reader.kept(("usual", job), _KEPT, lambda: _usual(reader, job))
+    return reader.cached(("usual", job), _KEPT, lambda: _usual(reader, job))
 
 
 def _usual(reader: StoreReader, job: str) -> tuple[float, float]:

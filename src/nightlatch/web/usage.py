@@ -31,11 +31,11 @@ def page(reader: StoreReader, calendar: Calendar, by: str) -> dict[str, Any]:
     today = date.fromisoformat(reader.ledger.history.day(clock.wall()))
     since = (today - timedelta(days=DAYS - 1)).isoformat()
     report = page_report(reader, by)
-    dear = _dearer(reader) if by == "job" else []
+    dearer = _jobs_that_got_dearer(reader) if by == "job" else []
     first = next(
         (
             verdict.Dearer(job=job, factor=one.shift.factor, since=calendar.date(one.shift.first.at))
-            for job, one in dear
+            for job, one in dearer
         ),
         None,
     )
@@ -52,10 +52,10 @@ def page(reader: StoreReader, calendar: Calendar, by: str) -> dict[str, Any]:
         "by": by,
         "bys": BY,
         "pace": report.pace,
-        "chart": chart(reader, by, days, named[:_COLOURS], _flag(reader, dear)) if report.total.amounts.usd else "",
+        "chart": chart(reader, by, days, named[:_COLOURS], _flag(reader, dearer)) if report.total.amounts.usd else "",
         "legend": [name or "–" for name in named[:_COLOURS]],
         "others": max(len(report.rows) - _COLOURS, 0),
-        "dear": [(job, one, _parts(one)) for job, one in dear],
+        "dear": [(job, one, _parts(one)) for job, one in dearer],
         "since": since,
         "percent": percent,
     }
@@ -80,15 +80,15 @@ def _day(day: str) -> str:
     return date.fromisoformat(day).strftime("%-d %B")
 
 
-def _flag(reader: StoreReader, dear: list[tuple[str, LevelChange]]) -> tuple[str, str]:
+def _flag(reader: StoreReader, dearer: list[tuple[str, LevelChange]]) -> tuple[str, str]:
     """(day, label) of where the first of these jobs got expensive; two empty texts if none did."""
-    for job, change in dear:
+    for job, change in dearer:
         day = reader.ledger.history.day(change.shift.first.at)
         return day, f"{job}: since {date.fromisoformat(day):%-d %b}"
     return "", ""
 
 
-def _dearer(reader: StoreReader) -> list[tuple[str, LevelChange]]:
+def _jobs_that_got_dearer(reader: StoreReader) -> list[tuple[str, LevelChange]]:
     today = date.fromisoformat(reader.ledger.history.day(clock.wall()))
     used = reader.ledger.history.usd_by("job", since=(today - timedelta(days=7)).isoformat())
     return [
@@ -112,6 +112,6 @@ def page_report(reader: StoreReader, by: str) -> UsageReport:
     today = date.fromisoformat(reader.ledger.history.day(clock.wall()))
     since = (today - timedelta(days=DAYS - 1)).isoformat()
     by = by if by in BY else "job"
-    return reader.kept(
+    return reader.cached(
         ("usage", by, since), _KEPT, lambda: usage_report.report(reader, (by,), since=since, usual=_ROWS)
     )

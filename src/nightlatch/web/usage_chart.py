@@ -25,7 +25,7 @@ _FLAG = Markup(
 
 def chart(reader: StoreReader, by: str, days: Sequence[str], named: Sequence[str], flag: tuple[str, str]) -> Markup:
     """`flag`: (a day, what begins there), or two empty texts."""
-    used = reader.kept(("chart", by, days[-1], *named), _KEPT, lambda: _used(reader, by, days, named))
+    used = reader.cached(("chart", by, days[-1], *named), _KEPT, lambda: _used(reader, by, days, named))
     sums = {day: sum(parts.values()) for day, parts in used.items()}
     step = _step(max(sums.values(), default=0.0))
     top = step * max(1.0, -(-max(sums.values(), default=0.0) // step))

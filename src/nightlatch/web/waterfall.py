@@ -26,29 +26,29 @@ class FallRow:
 
 
 @value(frozen=True, kw_only=True)
-class Fall:
+class Waterfall:
     axis: Markup
     rows: tuple[FallRow, ...]
 
 
-def waterfall(seen: Details, calendar: Calendar, now: float) -> Fall | None:
-    if not seen.attempts:
+def waterfall(view: Details, calendar: Calendar, now: float) -> Waterfall | None:
+    if not view.attempts:
         return None
-    begin = seen.attempts[0].started
-    ends = [one.ended if one.ended is not None else one.started + one.elapsed for one in seen.attempts]
-    end = max(*ends, begin, now if seen.run.status == statuses.RUNNING else begin)
+    begin = view.attempts[0].started
+    ends = [one.ended if one.ended is not None else one.started + one.elapsed for one in view.attempts]
+    end = max(*ends, begin, now if view.run.status == statuses.RUNNING else begin)
     end += max((end - begin) * 0.02, 1.0)
-    late = [entry.at for entry in seen.refusals if entry.at > end]
+    late = [entry.at for entry in view.refusals if entry.at > end]
     ticks = _ticks(begin, end, calendar)
     track = Track(begin, end, grid=[at for at, _ in ticks], late=max(late) if late else None)
     if late:
         ticks = [*ticks, (max(late), calendar.clock(max(late)))]
-    rows = [_attempt(track, seen, index, now) for index in range(len(seen.attempts))]
-    rows += _steps(track, seen.entries)
-    if calls := [entry for entry in seen.entries if entry.kind == kinds.USAGE]:
+    rows = [_attempt(track, view, index, now) for index in range(len(view.attempts))]
+    rows += _steps(track, view.entries)
+    if calls := [entry for entry in view.entries if entry.kind == kinds.USAGE]:
         rows.append(_calls(track, calls))
-    rows += _effects(track, seen.entries)
-    return Fall(axis=track.axis(ticks, 18), rows=tuple(rows))
+    rows += _effects(track, view.entries)
+    return Waterfall(axis=track.axis(ticks, 18), rows=tuple(rows))
 
 
 def _ticks(begin: float, end: float, calendar: Calendar) -> list[tuple[float, str]]:
@@ -61,14 +61,14 @@ def _ticks(begin: float, end: float, calendar: Calendar) -> list[tuple[float, st
     return [(float(at), show(at)) for at in range(first, int(end) + 1, step)]
 
 
-def _attempt(track: Track, seen: Details, index: int, now: float) -> FallRow:
-    one = seen.attempts[index]
-    at_work = index == len(seen.attempts) - 1 and one.status == statuses.RUNNING
-    _, kind, word = look(seen.status if at_work else one.status)
+def _attempt(track: Track, view: Details, index: int, now: float) -> FallRow:
+    one = view.attempts[index]
+    at_work = index == len(view.attempts) - 1 and one.status == statuses.RUNNING
+    _, kind, word = look(view.status if at_work else one.status)
     end = one.ended if one.ended is not None else now if one.status == statuses.RUNNING else one.started + one.elapsed
     thin = " thin" if one.status == statuses.LOST else ""
     marks = [track.bar(one.started, end, f"{kind}{thin}", f"attempt {one.attempt}: {word}", y=8)]
-    for entry in seen.refusals:
+    for entry in view.refusals:
         if entry.facts.get("attempt") == str(one.attempt):
             marks.append(track.thread(end, entry.at))
             marks.append(track.shield(entry.at, "a stale write was refused", "#refused"))
@@ -110,9 +110,9 @@ def _group(key: str) -> str:
 
 def _calls(track: Track, calls: list[Entry]) -> FallRow:
     paid = sorted(_number(entry, "usd") for entry in calls)
-    dear = paid[int(len(paid) * 0.9)] if paid else 0.0
+    expensive = paid[int(len(paid) * 0.9)] if paid else 0.0
     step = -(-len(calls) // _CALLS)
-    marks = [track.call(entry.at, dear=0 < dear < _number(entry, "usd")) for entry in calls[::step]]
+    marks = [track.call(entry.at, expensive=0 < expensive < _number(entry, "usd")) for entry in calls[::step]]
     tokens = sum(_number(entry, "tokens") for entry in calls)
     number = sum(_number(entry, "calls") for entry in calls)
     name = f"model calls ({count(number)})" if number else f"usage reports ({count(len(calls))})"

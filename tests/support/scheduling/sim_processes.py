@@ -160,20 +160,20 @@ class Supervisor(Process):
                 return
             if known and statuses.needs_person(known.status):
                 claimed.closed_by(known)
-                claimed.not_begun(store, ledger, InDoubt("decide"))
+                claimed.note_not_begun(store, ledger, InDoubt("decide"))
                 return
             if not after and claimed.closed_by(known):
                 claimed.settle(store, ledger, self._verdict(known.status, known))
                 return
             if known and known.status == statuses.WAITING and not after and not is_due(known.due, store.clock()):
-                claimed.not_begun(store, ledger, Busy("not due"))
+                claimed.note_not_begun(store, ledger, Busy("not due"))
                 return
             yield 0.1
             self.grant = world.new_id()
             try:
                 token = store.acquire(job.name, self.grant, self, world.time)
             except Busy as busy:
-                claimed.not_begun(store, ledger, busy)
+                claimed.note_not_begun(store, ledger, busy)
                 return
             self._confirmed = world.time
             yield world.chance.choice((0.05, 0.05, 5.0))

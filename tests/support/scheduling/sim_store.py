@@ -300,7 +300,7 @@ class SimLedger:
     def uncounted(self, job: str) -> list[Any]:
         return []
 
-    def noted(self, job: str, kind: str) -> None:
+    def last_note(self, job: str, kind: str) -> None:
         pass
 
 

@@ -37,8 +37,8 @@ class Dialect:
         found = reply.get("input_tokens")
         return found if type(found) is int else None
 
-    def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
-        """Read the usage in a reply, or in one event of it."""
+    def read_usage(self, data: dict[str, Any], into: ReplyUsage) -> None:
+        """Add to `into` the usage in a reply, or in one event of it."""
         raise NotImplementedError
 
     def is_ours(self, data: dict[str, Any]) -> bool:

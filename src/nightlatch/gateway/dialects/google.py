@@ -88,8 +88,8 @@ class GenerateContent(_Google):
             "generateContentRequest": {"model": f"models/{model_of(path)}", **body.fields},
         }
 
-    def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
-        seen.model = str(data.get("modelVersion") or seen.model)
+    def read_usage(self, data: dict[str, Any], into: ReplyUsage) -> None:
+        into.model = str(data.get("modelVersion") or into.model)
         usage = data.get("usageMetadata")
         if not isinstance(usage, dict):
             return
@@ -104,12 +104,12 @@ class GenerateContent(_Google):
             for one in rows(data.get("candidates"))
             for query in table(one.get("groundingMetadata")).get("webSearchQueries") or ()
         ]
-        searches = max(len(queries), (seen.counts or {}).get(price.WEB_SEARCH, 0))
-        seen.counts = counts | ({price.WEB_SEARCH: searches} if searches else {})
-        seen.input_known = True
+        searches = max(len(queries), (into.counts or {}).get(price.WEB_SEARCH, 0))
+        into.counts = counts | ({price.WEB_SEARCH: searches} if searches else {})
+        into.input_known = True
         # Each chunk has the figures so far; the last one says why the reply ended.
-        seen.ended = (
-            seen.ended
+        into.ended = (
+            into.ended
             or any(one.get("finishReason") for one in rows(data.get("candidates")))
             or bool(table(data.get("promptFeedback")).get("blockReason"))
         )
@@ -122,10 +122,10 @@ class EmbedContent(_Google):
         media = "media" if body.mentions(*_MEDIA) else ""
         return ModelRequest(models=(model_of(path),), has_output=False, uncounted=media)
 
-    def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
+    def read_usage(self, data: dict[str, Any], into: ReplyUsage) -> None:
         usage = table(data.get("usageMetadata"))
         if usage:
-            seen.counts, seen.ended = {price.INPUT: number(usage.get("promptTokenCount"))}, True
+            into.counts, into.ended = {price.INPUT: number(usage.get("promptTokenCount"))}, True
 
 
 class Interactions(_Google):
@@ -163,9 +163,9 @@ class Interactions(_Google):
     def limit(self, body: Body, output: int) -> None:
         body.set("generation_config", {**table(body.fields.get("generation_config")), "max_output_tokens": output})
 
-    def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
+    def read_usage(self, data: dict[str, Any], into: ReplyUsage) -> None:
         interaction = table(data.get("interaction")) or data
-        seen.model, seen.id = str(interaction.get("model") or seen.model), str(interaction.get("id") or seen.id)
+        into.model, into.id = str(interaction.get("model") or into.model), str(interaction.get("id") or into.id)
         usage = interaction.get("usage")
         if not isinstance(usage, dict):
             return
@@ -176,5 +176,5 @@ class Interactions(_Google):
         counts |= {price.CACHE_READ: cached} if cached else {}
         counts |= _split(output, 0, usage.get("output_tokens_by_modality"), _OUTPUT_KINDS, price.OUTPUT, "tokens")
         searches = sum(number(one.get("count")) for one in rows(usage.get("grounding_tool_count")))
-        seen.counts = counts | ({price.WEB_SEARCH: searches} if searches else {})
-        seen.ended = str(interaction.get("status") or "completed") != "in_progress"
+        into.counts = counts | ({price.WEB_SEARCH: searches} if searches else {})
+        into.ended = str(interaction.get("status") or "completed") != "in_progress"

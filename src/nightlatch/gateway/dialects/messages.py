@@ -99,33 +99,33 @@ class Messages(Dialect):
     def counting(self, body: Body, path: str) -> tuple[str, dict[str, Any]] | None:
         return "v1/messages/count_tokens", {name: body.fields[name] for name in sorted(_COUNTED) if name in body.fields}
 
-    def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
+    def read_usage(self, data: dict[str, Any], into: ReplyUsage) -> None:
         kind = data.get("type")
         if kind == "message_start":
-            self._message(table(data.get("message")), seen)
-            seen.input_known = seen.counts is not None
+            self._message(table(data.get("message")), into)
+            into.input_known = into.counts is not None
         elif kind == "message":
-            self._message(data, seen)
-            seen.ended = seen.counts is not None
+            self._message(data, into)
+            into.ended = into.counts is not None
         elif kind == "message_delta" and isinstance(data.get("usage"), dict):
-            self._usage(data["usage"], seen)
-            seen.ended = True
+            self._usage(data["usage"], into)
+            into.ended = True
 
-    def _message(self, message: dict[str, Any], seen: ReplyUsage) -> None:
-        seen.model = str(message.get("model") or "")
+    def _message(self, message: dict[str, Any], into: ReplyUsage) -> None:
+        into.model = str(message.get("model") or "")
         if isinstance(message.get("usage"), dict):
-            self._usage(message["usage"], seen)
+            self._usage(message["usage"], into)
 
-    def _usage(self, usage: dict[str, Any], seen: ReplyUsage) -> None:
+    def _usage(self, usage: dict[str, Any], into: ReplyUsage) -> None:
         """The figures are of the whole message so far, so they replace earlier ones."""
         counts = _counts(usage)
-        seen.counts = counts if seen.counts is None else {**seen.counts, **counts}
+        into.counts = counts if into.counts is None else {**into.counts, **counts}
         tier = str(usage.get("speed") or "")
         tier = tier if tier not in _STANDARD else str(usage.get("service_tier") or "")
         if tier not in _STANDARD:
-            seen.tier = tier
+            into.tier = tier
         # Only here are compaction and the work of other models; the figures above are of the message itself.
-        seen.more = [
+        into.more = [
             (str(one.get("model") or ""), _counts(one))
             for one in rows(usage.get("iterations"))
             if one.get("type") not in (None, "message")

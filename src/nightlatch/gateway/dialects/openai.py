@@ -38,17 +38,17 @@ def _tier(fields: dict[str, Any]) -> str:
 
 def _split(usage: dict[str, Any], input_: str, output_: str, input_details: str, output_details: str) -> dict[str, int]:
     """Tokens by kind, from these fields. Cached and written ones are parts of the input; audio is part of either."""
-    parts, spoken = table(usage.get(input_details)), number(table(usage.get(output_details)).get("audio_tokens"))
+    parts, audio_output = table(usage.get(input_details)), number(table(usage.get(output_details)).get("audio_tokens"))
     total, output = number(usage.get(input_)), number(usage.get(output_))
     cached = min(number(parts.get("cached_tokens")), total)
     written = min(number(parts.get("cache_write_tokens")), total - cached)
     audio = min(number(parts.get("audio_tokens")), total - cached - written)
-    found = {price.INPUT: total - cached - written - audio, price.OUTPUT: output - min(spoken, output)}
+    found = {price.INPUT: total - cached - written - audio, price.OUTPUT: output - min(audio_output, output)}
     more = {
         price.CACHE_READ: cached,
         price.CACHE_WRITE: written,
         price.INPUT_AUDIO: audio,
-        price.OUTPUT_AUDIO: min(spoken, output),
+        price.OUTPUT_AUDIO: min(audio_output, output),
     }
     return found | {kind: count for kind, count in more.items() if count}
 
@@ -92,8 +92,8 @@ class Responses(_OpenAI):
     def _refused(self, fields: dict[str, Any], server: list[str]) -> str:
         if fields.get("background"):
             return "background responses are charged after their reply; leave out `background`"
-        paid = [kind for kind in server if kind.startswith(_UNPRICED)]
-        return f"nobody knows the price of the tool {paid[0]} before it is used" if paid else ""
+        unpriced = [kind for kind in server if kind.startswith(_UNPRICED)]
+        return f"nobody knows the price of the tool {unpriced[0]} before it is used" if unpriced else ""
 
     def limit(self, body: Body, output: int) -> None:
         if not self._compact:
@@ -104,19 +104,19 @@ class Responses(_OpenAI):
             name: body.fields[name] for name in sorted(self._counted) if name in body.fields
         }
 
-    def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
+    def read_usage(self, data: dict[str, Any], into: ReplyUsage) -> None:
         response = table(data.get("response")) if str(data.get("type") or "").startswith("response.") else data
-        seen.model = str(response.get("model") or seen.model)
-        seen.id = str(response.get("id") or seen.id)
+        into.model = str(response.get("model") or into.model)
+        into.id = str(response.get("id") or into.id)
         usage = response.get("usage")
         if not isinstance(usage, dict):
             return
-        seen.tier = _tier(response)
-        seen.counts = _split(usage, "input_tokens", "output_tokens", "input_tokens_details", "output_tokens_details")
+        into.tier = _tier(response)
+        into.counts = _split(usage, "input_tokens", "output_tokens", "input_tokens_details", "output_tokens_details")
         for tool, used in table(response.get("tool_usage")).items():
             if tool in _FEES and (uses := number(table(used).get("num_requests")) or number(used)):
-                seen.counts[_FEES[tool]] = uses
-        seen.ended = True
+                into.counts[_FEES[tool]] = uses
+        into.ended = True
 
 
 class Chat(_OpenAI):
@@ -163,15 +163,15 @@ class Chat(_OpenAI):
         """The last event, with nothing but usage: it breaks clients that did not ask for it."""
         return data.get("choices") == [] and isinstance(data.get("usage"), dict)
 
-    def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
-        seen.model = str(data.get("model") or seen.model)
+    def read_usage(self, data: dict[str, Any], into: ReplyUsage) -> None:
+        into.model = str(data.get("model") or into.model)
         usage = data.get("usage")
         if isinstance(usage, dict):
-            seen.tier = _tier(data)
-            seen.counts = _split(
+            into.tier = _tier(data)
+            into.counts = _split(
                 usage, "prompt_tokens", "completion_tokens", "prompt_tokens_details", "completion_tokens_details"
             )
-            seen.ended = True
+            into.ended = True
 
 
 class Embeddings(_OpenAI):
@@ -181,7 +181,7 @@ class Embeddings(_OpenAI):
         unknown = ", ".join(sorted(body.fields.keys() - self._known))
         return ModelRequest(models=(str(body.fields.get("model") or ""),), has_output=False, uncounted=unknown)
 
-    def see(self, data: dict[str, Any], seen: ReplyUsage) -> None:
-        seen.model = str(data.get("model") or seen.model)
+    def read_usage(self, data: dict[str, Any], into: ReplyUsage) -> None:
+        into.model = str(data.get("model") or into.model)
         if isinstance(data.get("usage"), dict):
-            seen.counts, seen.ended = {price.INPUT: number(data["usage"].get("prompt_tokens"))}, True
+            into.counts, into.ended = {price.INPUT: number(data["usage"].get("prompt_tokens"))}, True

@@ -41,7 +41,7 @@ def look(ledger: Ledger, reader: StoreReader, settings: AlertSettings) -> None:
             here: dict[str, tuple[str, str]] = here,
             gone: list[str] = gone,
         ) -> Judged:
-            return _judged(settings, job, here, gone, problems, now)
+            return _judge(settings, job, here, gone, problems, now)
 
         ledger.outbox.observe(job, judge)
 
@@ -71,22 +71,22 @@ def _detail(subject: str, run: str) -> str:
     return "" if run else f"its slot {subject.rpartition(':slot:')[2]} is over, and no machine has begun it"
 
 
-def _judged(
+def _judge(
     settings: AlertSettings, job: str, here: dict[str, tuple[str, str]], gone: list[str],
     problems: dict[str, Problem], now: float,
 ) -> Judged:  # fmt: skip
     judged = Judged()
     for subject, (rule, run) in here.items():
         before = problems.get(subject)
-        seen = before or Problem(job=job, subject=subject, rule=rule, run=run, since=now)
+        problem = before or Problem(job=job, subject=subject, rule=rule, run=run, since=now)
         certain = rule == EXPIRES or (before is not None and now - before.since >= APART)
-        if certain and not seen.reported:
-            judged.problems.append(replace(seen, reported=now))
+        if certain and not problem.reported:
+            judged.problems.append(replace(problem, reported=now))
             judged.alerts += alerts(
                 settings, f"{job_chain(job)}:{subject}", rule, job, now, run=run, detail=_detail(subject, run)
             )
         elif before is None:
-            judged.problems.append(seen)
+            judged.problems.append(problem)
     for subject in gone:
         before = problems.get(subject)
         if before and before.reported and before.rule != EXPIRES:  # a decided or expired request did not recover

@@ -7,7 +7,7 @@ import os
 
 from ...core.value import value
 from ...system import clock, durable
-from .message import Outgoing, ShownAlert, quiet
+from .message import Outgoing, ShownAlert, without_markup
 from .rules import RECOVERED, RULES, STORE_AWAY
 from .settings import AlertSettings
 from .transports import TRANSPORTS, Refused, SendFailed
@@ -24,7 +24,7 @@ class _Outage:
 
 
 class StoreWatch:
-    """Watches the store from one machine. Call `seen` after each look at the store: with why it did not answer, or
+    """Watches the store from one machine. Call `record` after each look at the store: with why it did not answer, or
     "", and when the look began, which may have waited for half a minute."""
 
     def __init__(self, folder: str, host: str, settings: AlertSettings) -> None:
@@ -32,7 +32,7 @@ class StoreWatch:
         self._host, self._settings = host, settings
         self._unwritten: _Outage | None = None  # while the folder is unreachable, together with the store
 
-    def seen(self, why: str, began: float = 0.0) -> None:
+    def record(self, why: str, began: float = 0.0) -> None:
         outage = self._read()
         now = clock.wall()
         if why and not outage.since:
@@ -58,7 +58,7 @@ class StoreWatch:
             if name in done or (only is not None and name not in only) or rule in self._settings.defaults.mute:
                 continue
             id_ = f"{outage.id}:{rule}"
-            text = f"{quiet(sentence)} (on {self._host})"
+            text = f"{without_markup(sentence)} (on {self._host})"
             shown = ShownAlert(id=id_, rule=rule, job="", run="", at=clock.wall(), sentence=text)
             title = RULES[rule].title if rule == STORE_AWAY else "store answers again"
             message = Outgoing(

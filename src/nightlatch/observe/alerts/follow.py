@@ -18,7 +18,7 @@ from ..overview import overview
 from ..reader import NoStore, StoreReader
 from . import absences, collect
 from .away import StoreWatch
-from .message import quiet
+from .message import without_markup
 from .rules import DIGEST
 from .send import Sender
 from .settings import AlertSettings
@@ -71,10 +71,10 @@ def forever(url: str, folder: str, load: Callable[[], AlertSettings | None], sto
                 if clock.now() - answered > _ABSENCES:
                     _look_at_store(url, settings)
                     answered = clock.now()
-                    watch.seen("")  # only now: a round alone may need just the ledger, not the store
+                    watch.record("")  # only now: a round alone may need just the ledger, not the store
             except (StoreUnreachable, NoStore) as error:
                 sender, answered, pause = None, _NEVER, _AWAY
-                watch.seen(str(error), began)
+                watch.record(str(error), began)
         if select.select([stop], [], [], pause)[0]:
             return
 
@@ -111,7 +111,7 @@ def digest(url: str, settings: AlertSettings) -> None:
     if not 0 <= late < 3600:
         return
     id_ = f"{DIGEST}:{now.date().isoformat()}"
-    text = nightly.markdown(reader, overview(reader, clock.wall() - 86400), plain=quiet)
+    text = nightly.markdown(reader, overview(reader, clock.wall() - 86400), plain=without_markup)
     ledger.outbox.put(collect.alerts(settings, id_, DIGEST, "", clock.wall(), detail=text))
 
 

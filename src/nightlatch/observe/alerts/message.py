@@ -64,7 +64,7 @@ class Outgoing:
         return json.dumps(facts)
 
 
-def quiet(text: str) -> str:
+def without_markup(text: str) -> str:
     """The text without mentions, links or markup, still readable for a person."""
     line = _HOST_DOT.sub("․", printable(text).translate(_DEFANGED)).replace("://", "：//")
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
@@ -88,7 +88,7 @@ def _subject(alerts: list[ShownAlert], counts: dict[str, int]) -> str:
     if first.rule == DIGEST:
         return "Nightlatch: " + first.sentence.split("\n", 1)[0].removeprefix("# ")[:150]
     if len(alerts) == 1:
-        return f"Nightlatch: {quiet(first.job)} {RULES[first.rule].title}".replace("  ", " ")
+        return f"Nightlatch: {without_markup(first.job)} {RULES[first.rule].title}".replace("  ", " ")
     jobs = len({one.job for one in alerts})
     kinds = ", ".join(f"{count} {rule}" for rule, count in sorted(counts.items(), key=lambda item: -item[1]))
     return f"Nightlatch: {kinds}, in {jobs} job{'s' if jobs > 1 else ''}"
@@ -97,7 +97,7 @@ def _subject(alerts: list[ShownAlert], counts: dict[str, int]) -> str:
 def _text(alerts: list[ShownAlert]) -> str:
     lines: list[str] = []
     for one in alerts[:_SHOWN]:
-        lines.append(one.sentence if one.rule in (DIGEST, TEST) else f"{quiet(one.job)}: {one.sentence}")
+        lines.append(one.sentence if one.rule in (DIGEST, TEST) else f"{without_markup(one.job)}: {one.sentence}")
         if one.last_line and one.rule != RECOVERED:
             lines.append(f"  last line: {one.last_line}")
         lines += [f"  $ {one.command}"] if one.command else []
@@ -114,11 +114,11 @@ def _text(alerts: list[ShownAlert]) -> str:
 
 def _shown(reader: StoreReader | None, alert: Alert, page: str) -> ShownAlert:
     run = reader.ledger.run(alert.run) if reader and alert.run else None
-    sentence, command = quiet(alert.detail), ""
+    sentence, command = without_markup(alert.detail), ""
     if alert.rule == DIGEST:
         sentence = alert.detail
     elif reader and run and not alert.detail:
-        sentence = quiet(run_facts.run_verdict(reader, run).sentence)
+        sentence = without_markup(run_facts.run_verdict(reader, run).sentence)
     if alert.rule == RECOVERED:
         sentence = f"recovered. {sentence}"
     if run:
@@ -132,7 +132,7 @@ def _shown(reader: StoreReader | None, alert: Alert, page: str) -> ShownAlert:
         run=alert.run,
         at=alert.at,
         sentence=sentence,
-        last_line=quiet(run_facts.last_line(reader, run)) if reader and run else "",
+        last_line=without_markup(run_facts.last_line(reader, run)) if reader and run else "",
         command=command,
         page=f"{page.rstrip('/')}/run/{run.id}" if page and run else "",
         head=run.anchor if run else "",

@@ -68,13 +68,13 @@ class Sender:
                 pause = _PAUSES[min(message.tries, len(_PAUSES)) - 1]
                 self._ledger.outbox.settle(message, WAITS, pause=pause, reason=str(failed))
             else:
-                self._undelivered(message, f"given up after three days: {failed}")
+                self._record_undelivered(message, f"given up after three days: {failed}")
         except (Refused, UsageError) as refused:
-            self._undelivered(message, str(refused))
+            self._record_undelivered(message, str(refused))
         else:
             self._ledger.outbox.settle(message, SENT)
 
-    def _undelivered(self, message: Message, why: str) -> None:
+    def _record_undelivered(self, message: Message, why: str) -> None:
         """Record it for the first screen, and send an alert about it by the other transports."""
         if not self._ledger.outbox.settle(message, UNDELIVERED, reason=why):
             return

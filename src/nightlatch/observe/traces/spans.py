@@ -47,10 +47,10 @@ def of_run(ledger: Ledger, run: RunRow, around: Span | None = None) -> list[Span
         caller = trace.read(_fact(own, kinds.STARTED, "trace"))
         root = _root(ledger_id, run, caller, around)
         roots.setdefault(root.trace, root)
-        seen = _attempt(ledger_id, run, attempt, root, own)
-        below += [seen, *_SpansBelow(ledger, run, seen).spans(own, steps.get(attempt.attempt, []))]
+        attempt_span = _attempt(ledger_id, run, attempt, root, own)
+        below += [attempt_span, *_SpansBelow(ledger, run, attempt_span).spans(own, steps.get(attempt.attempt, []))]
         nested = ledger.nested_in(replace(run, grant=attempt.grant, started=attempt.started))
-        below += [span for one in nested for span in of_run(ledger, one, seen)]
+        below += [span for one in nested for span in of_run(ledger, one, attempt_span)]
     if not roots:
         root = _root(ledger_id, run, None, around)
         roots[root.trace] = root

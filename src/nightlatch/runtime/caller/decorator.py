@@ -16,7 +16,7 @@ from ...core.options import DECORATOR, as_keyword, read
 from ...core.target import Function
 from ...core.value import replace
 from ...errors import UsageError
-from ..shared.job import here
+from ..shared.job import checked_here
 from ..shared.plan import Plan
 from ..shared.verdict import Verdict
 from .supervised import signature, supervised, supervised_dry_run
@@ -95,7 +95,7 @@ def job(
             if run_key == "":
                 raise UsageError(f"the key of {job_name} is empty: return a string that names what is processed")
             job = replace(declared, key=run_key or "", target=_target(function, args, kwargs))
-            return here(job.check(as_keyword), as_keyword)
+            return checked_here(job.check(as_keyword), as_keyword)
 
         def run(*args: Any, **kwargs: Any) -> Verdict:
             return supervised(start(args, kwargs), store=store)

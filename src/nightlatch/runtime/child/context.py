@@ -249,11 +249,11 @@ class Run:
         seconds = duration.parse(deadline, what="deadline")
         if not seconds:
             raise UsageError("a deadline of 0s leaves the effect no time: give it some")
-        wanted = EffectRequest(
+        request = EffectRequest(
             f"{name}/{key}" if key else name, scope or STORE_WIDE, do, probe, input, not_done, seconds,
             duration.parse(settle, what="settle"),
         )  # fmt: skip
-        result: R = call(effect(self._step_memory(), wanted, retry), *filter(None, (do, probe)))
+        result: R = call(effect(self._step_memory(), request, retry), *filter(None, (do, probe)))
         return result
 
     def publish(

@@ -60,18 +60,18 @@ def _is_proof(one: object) -> bool:
     return isinstance(one, int) or (isinstance(one, type) and issubclass(one, BaseException))
 
 
-def effect(memory: StepMemory, wanted: EffectRequest, retry: Retry) -> Work[Any]:
-    named = {"key": wanted.key, "scope": wanted.scope}
+def effect(memory: StepMemory, request: EffectRequest, retry: Retry) -> Work[Any]:
+    named = {"key": request.key, "scope": request.scope}
     failure: Exception | None = None  # what `do` raised last
     tries, probe_pause = 0, FIRST_PAUSE
     while True:
-        reply = yield from _begin(memory, wanted, named)
+        reply = yield from _begin(memory, request, named)
         if reply["status"] == DONE:
             return _recorded_result(reply["result"])
         if reply["status"] == PLANNED:
-            return Planned(wanted.key)
+            return Planned(request.key)
         if reply["status"] == "probe":
-            found, unsettled_for = yield from _probe(memory, wanted, named)
+            found, unsettled_for = yield from _probe(memory, request, named)
             if found is not None and found is not False:
                 return None if found is True else found
             if unsettled_for:
@@ -83,14 +83,14 @@ def effect(memory: StepMemory, wanted: EffectRequest, retry: Retry) -> Work[Any]
             elif failure is not None:
                 pause = pause_after(retry, failure, tries)
                 if pause is None:
-                    raise NotDone(f"the effect {wanted.key} was not done, its probe says") from failure
+                    raise NotDone(f"the probe found that the effect {request.key} was not done") from failure
                 yield Sleep(pause)
             continue
         tries += 1
         try:
-            result = yield UserCall(wanted.do)
+            result = yield UserCall(request.do)
         except Exception as error:
-            proven = wanted.proves_not_done(error)
+            proven = request.proves_not_done(error)
             # Without a probe this raises InDoubt: only a person can find out.
             yield memory.ask(
                 "effect-ended", **named, status=FAILED if proven else IN_DOUBT, reason=_failure_reason(error, proven)
@@ -110,19 +110,19 @@ def effect(memory: StepMemory, wanted: EffectRequest, retry: Retry) -> Work[Any]
             raise
         text = ""
         try:
-            text = serialised("effect", wanted.key, result)
+            text = serialised("effect", request.key, result)
             if len(text) > _LONGEST_RESULT:
-                raise UsageError(f"the result of the effect {wanted.key!r} is too long to be recorded: return an id")
+                raise UsageError(f"the result of the effect {request.key!r} is too long to be recorded: return an id")
         finally:  # the effect is done, even if its result cannot be recorded
             yield memory.ask("effect-ended", **named, status=DONE, result=text if len(text) <= _LONGEST_RESULT else "")
         return as_recorded(result, text)
 
 
-def _begin(memory: StepMemory, wanted: EffectRequest, named: dict[str, str]) -> Work[dict[str, Any]]:
+def _begin(memory: StepMemory, request: EffectRequest, named: dict[str, str]) -> Work[dict[str, Any]]:
     beginning = _Begin(
         memory.ask(
-            "effect", **named, input=wanted.input, lasting=wanted.deadline, settle=wanted.settle,
-            probes=wanted.probe is not None,
+            "effect", **named, input=request.input, lasting=request.deadline, settle=request.settle,
+            probes=request.probe is not None,
         )
     )  # fmt: skip
     try:
@@ -164,12 +164,12 @@ def _report_interrupted_probe(memory: StepMemory, named: dict[str, str], stop: B
         pass  # this process stops anyway
 
 
-def _probe(memory: StepMemory, wanted: EffectRequest, named: dict[str, str]) -> Work[tuple[Any, float]]:
+def _probe(memory: StepMemory, request: EffectRequest, named: dict[str, str]) -> Work[tuple[Any, float]]:
     """Call the probe and report what it found. Returns the result (True if done without one, None if not done), and
     for how many seconds "not done" may still change."""
-    assert wanted.probe
+    assert request.probe
     try:
-        found = yield UserCall(wanted.probe)
+        found = yield UserCall(request.probe)
     except Exception as error:  # noqa: BLE001 - whatever was raised, the probe could not tell
         reply = yield memory.ask("effect-probed", **named, outcome="unknown", reason=reason_of(error))
         return None, reply["seconds"]  # the probe may know later
@@ -181,7 +181,7 @@ def _probe(memory: StepMemory, wanted: EffectRequest, named: dict[str, str]) -> 
         return None, reply.get("seconds", 0.0)
     text = ""
     try:
-        text = "" if found is True else serialised("probe of", wanted.key, found)
+        text = "" if found is True else serialised("probe of", request.key, found)
     finally:  # the effect is done, even if its result cannot be recorded
         yield memory.ask("effect-probed", **named, outcome=DONE, result=text)
     return found, 0.0

@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
     given = json.loads(argv[1])
     sys.path[:] = [*given["path"], *(place for place in sys.path if place not in given["path"])]
     try:
-        with importing.marked():
+        with importing.mark_import():
             function = _find(argv[0])
         result = function(*given["args"], **given["kwargs"])
         if inspect.iscoroutine(result):

@@ -7,7 +7,7 @@ from _thread import _local
 
 from ...errors import Error, UsageError
 from ...system import light
-from .replies import raised
+from .replies import as_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def checked(reply: dict[str, Any]) -> dict[str, Any]:
     """The reply; raises the error if it carries one."""
     if reply.get("ok"):
         return reply
-    raise raised(reply)
+    raise as_error(reply)
 
 
 def no_reply(error: OSError) -> Error:

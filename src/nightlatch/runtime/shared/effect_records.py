@@ -229,17 +229,17 @@ def resolve(
     Raises Busy while a run works on it, UsageError if it is not in doubt, or was begun again while we waited.
     """
     status, by = rules.resolution(outcome), by or identity.user()
-    the_store = url.connect(store)
-    records = EffectRecords(the_store, open_for(url.resolve(store)), scope, key)
-    seen = records.state()
+    connected = url.connect(store)
+    records = EffectRecords(connected, open_for(url.resolve(store)), scope, key)
+    before = records.state()
     try:
-        held = Lease(the_store, records.lease_name, ttl=the_store.default_ttl, wait=wait)
+        held = Lease(connected, records.lease_name, ttl=connected.default_ttl, wait=wait)
     except Busy as busy:
         raise Busy(
             f"the effect {key} is being worked on, or waits for its probe: end that, then decide. {busy}", busy.record
         ) from None
     with held as lease:
-        if records.state() != seen:
+        if records.state() != before:
             raise UsageError(f"the effect {key} has changed meanwhile, and nothing was decided. Look at it again")
         effect = records.look(lease, "")
         if effect is None:

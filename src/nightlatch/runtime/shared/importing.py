@@ -19,7 +19,7 @@ class StartedMeanwhile(UsageError):
 
 
 @contextmanager
-def marked() -> Iterator[None]:
+def mark_import() -> Iterator[None]:
     """Mark the block in which the job's file is imported."""
     global _importing  # noqa: PLW0603 - a process imports its job once
     _importing = True

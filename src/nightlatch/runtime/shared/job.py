@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 def read(name: str, target: Command | Function, given: Mapping[str, object], where: str, names: Names = as_flag) -> Job:
     """The job from the options that the user set (`given`) in a front end (`where`); `names` writes an option's name as
     this front end does."""
-    return here(Job(name=name, target=target, **options.read(Job, given, where, names)).check(names), names)
+    return checked_here(Job(name=name, target=target, **options.read(Job, given, where, names)).check(names), names)
 
 
-def here(job: Job, names: Names = as_flag) -> Job:
+def checked_here(job: Job, names: Names = as_flag) -> Job:
     """The same job; raises if a file or folder that it names does not exist."""
     if job.cwd and not job.workspace and not os.path.isdir(job.cwd):
         raise BadOption(f"{names('cwd')} {job.cwd}: there is no such folder", "cwd")
@@ -39,15 +39,15 @@ def go_home(job: Job, store: str | None) -> str | None:
     Returns the store's URL as it is valid there."""
     if not job.file:
         return store
-    from ...config.settings import meant
+    from ...config.settings import absolute_store
     from ...store import url
 
-    store_url = meant(url.resolve(store), os.getcwd())
+    store_url = absolute_store(url.resolve(store), os.getcwd())
     os.chdir(os.path.dirname(job.file))
     return store_url
 
 
-def now(job: Job) -> Job:
+def with_newest_slot(job: Job) -> Job:
     """The job with its newest due slot as its key, if it has a schedule."""
     if not job.slot or job.due:
         return job

@@ -50,7 +50,7 @@ def refusal(error: BaseException) -> dict[str, Any]:
     return packed | ({"facts": facts} if facts else {})
 
 
-def raised(refused: dict[str, Any]) -> Error | Stop:
+def as_error(refused: dict[str, Any]) -> Error | Stop:
     """The error of a refusal: the same class, message, fields and exit code. A stop stays a stop, so that a broad
     `except Exception` in the work does not swallow it."""
     error = errors.recreate(

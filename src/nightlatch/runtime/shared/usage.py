@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ...ledger.records import Entry
 
-_ABSURD = 1e9  # no usage figure is that high
+_IMPLAUSIBLE = 1e9  # no usage figure is that high
 
 
 def since_success(entries: Iterable[Entry]) -> dict[str, float]:
@@ -74,4 +74,4 @@ def _add_usage(parsed: dict[str, object], used: dict[str, float]) -> None:
 
 def _is_amount(found: object) -> bool:
     """Is it a usable figure? Anything else (negative, NaN, absurdly high) is ignored, and never fails finished work."""
-    return type(found) in (int, float) and 0 <= found < _ABSURD  # type: ignore[operator]
+    return type(found) in (int, float) and 0 <= found < _IMPLAUSIBLE  # type: ignore[operator]

@@ -31,7 +31,7 @@ def pause(number: int, *, base: float) -> None:
         clock.sleep(left)
 
 
-def patiently(lease: Lease, record: Callable[[], T]) -> T:
+def until_recorded(lease: Lease, record: Callable[[], T]) -> T:
     """Call `record` until the store is reachable, and return its result: the work is done, and must not look undone.
     After one TTL the lease is no longer ours: the error is raised, and the next holder decides."""
     until = clock.now() + lease.ttl

@@ -91,7 +91,7 @@ class _DryRun(Preflight):
                 socket.close()
                 if workspace:
                     workspace.remove()
-        status, reason = self.ending.judged(None, job.timeout, self.reported)
+        status, reason = self.ending.judge(None, job.timeout, self.reported)
         good = status == statuses.SUCCEEDED
         if good and not self.partial:
             for target in job.publish:

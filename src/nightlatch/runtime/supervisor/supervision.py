@@ -46,15 +46,15 @@ class Supervision:
     """
 
     def __init__(
-        self, argv: Sequence[str], folder: str = "", *, captured: Sequence[int] = (), deaf: bool = False
+        self, argv: Sequence[str], folder: str = "", *, captured: Sequence[int] = (), blocked: bool = False
     ) -> None:
         """`folder`: for the lock that proves that we live; "" if no lease will be held. `captured`: the command's
-        standard streams (1, 2) that this process reads, from the descriptors in `streams`. `deaf`: as for `Warden`."""
+        standard streams (1, 2) that this process reads, from `streams`. `blocked`: as for `Warden`."""
         self._argv = list(argv)
         self.lease: Lease | None = None
         self.lost: LeaseLost | None = None  # set on exit: why the lease was not held to the end; None: it was
         self.end_signal = 0  # the first signal that asked us to end; 0: none
-        self.pressed = 0  # the last Ctrl-C or Ctrl-\\ at the terminal, which the command got too
+        self.terminal_signal = 0  # the last Ctrl-C or Ctrl-\\ at the terminal, which the command got too
         self._handle: Handle | None = None
         self._earlier_handlers: dict[int, Any] = {}  # by signal, to be restored
         self._lifetime = Lifetime(folder) if folder else None
@@ -63,7 +63,7 @@ class Supervision:
         self.streams = {number: reading_end for number, (reading_end, _) in pipes.items()}
         out, err = (pipes[number][1] if number in pipes else number for number in (1, 2))
         # Before any thread or connection exists: neither survives a fork.
-        self.warden = Warden(self.grant, (out, err) if pipes else None, lifetime=self._lifetime, deaf=deaf)
+        self.warden = Warden(self.grant, (out, err) if pipes else None, lifetime=self._lifetime, blocked=blocked)
         for _, writing_end in pipes.values():
             os.close(writing_end)
 
@@ -170,7 +170,7 @@ class Supervision:
     def _forward_signals(self, grace: float) -> None:
         def handle(signum: int, _frame: object) -> None:
             if signum in BY_HAND and _in_foreground():
-                self.pressed = signum
+                self.terminal_signal = signum
                 return  # the terminal has sent it to the command too, which decides what it means
             if signum in _PASSED_ON:
                 self.warden.pass_on(signum)

@@ -96,7 +96,7 @@ def is_full(message: str) -> bool:
 def line_with(sign: str, message: str) -> str:
     """The one line of git's message that matters, without its prefix."""
     lines = [line.strip() for line in message.splitlines() if line.strip() and sign in line]
-    line = lines[0] if lines else "it said nothing"
+    line = lines[0] if lines else "it printed nothing"
     for prefix in ("remote: ", "fatal: ", "error: ", "! "):
         line = line.removeprefix(prefix)
     return line.rstrip(".").strip()

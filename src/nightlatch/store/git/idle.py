@@ -29,7 +29,7 @@ _SEEN = "refs-seen"
 
 def floor(refs: Refs) -> int:
     """The highest token of any deleted ref, as this process last saw it."""
-    commit = refs.seen.get(names.FLOOR)
+    commit = refs.last_seen.get(names.FLOOR)
     return record.read_floor(commit.message) if commit else 0
 
 
@@ -63,11 +63,11 @@ def _delete(refs: Refs, unmoved: dict[str, str]) -> None:
             continue
         refs.look(names.FLOOR)
         highest = max(floor(refs), *(lease.token for lease in free.values()))
-        change = RefChange(names.FLOOR, refs.seen[names.FLOOR], record.floor_message(highest))
+        change = RefChange(names.FLOOR, refs.last_seen[names.FLOOR], record.floor_message(highest))
         deleted = [RefMove(ref=ref, old=commits[ref].oid, new="") for ref in free]
         refs.push([change], PATIENCE, besides=deleted)
         for ref in free:
-            refs.seen.pop(ref, None)
+            refs.last_seen.pop(ref, None)
 
 
 def _snapshot(oids: dict[str, str]) -> bytes:

@@ -25,7 +25,7 @@ class RefChange:
 class Refs:
     def __init__(self, repository: Repository) -> None:
         self.repository = repository
-        self.seen: dict[str, Commit | None] = {}  # ref → where this process last saw it; None: not there
+        self.last_seen: dict[str, Commit | None] = {}  # ref → the commit there; None: it did not exist
         self._turns: dict[str, threading.Lock] = {}
         self._chained = False  # the server refused a commit without a parent
 
@@ -52,9 +52,9 @@ class Refs:
             self.repository.swap([*moves, *besides], timeout=timeout)
         except BaseException:
             for ref in new:
-                self.seen.pop(ref, None)  # where it is now is unknown
+                self.last_seen.pop(ref, None)  # where it is now is unknown
             raise
-        self.seen |= new
+        self.last_seen |= new
 
     def commits(self, changes: list[RefChange], pack: Pack) -> tuple[list[RefMove], dict[str, Commit]]:
         """Make the new commits in the local repository; returns the moves that bring the refs to them."""
@@ -70,15 +70,15 @@ class Refs:
 
     def look(self, *refs: str, timeout: float = PATIENCE) -> Commit | None:
         """Read refs from the remote, with their commits; returns the first one's commit."""
-        found = self.see(*refs, timeout=timeout)
-        self.seen |= {ref: found.get(ref) for ref in refs}
+        found = self.get(*refs, timeout=timeout)
+        self.last_seen |= {ref: found.get(ref) for ref in refs}
         return found.get(refs[0])
 
-    def see(self, *patterns: str, only: Callable[[str], object] = bool, timeout: float = PATIENCE) -> dict[str, Commit]:
+    def get(self, *patterns: str, only: Callable[[str], object] = bool, timeout: float = PATIENCE) -> dict[str, Commit]:
         """Read the refs that match from the remote, each with its commit. `only`: of these, which ones."""
         for _ in range(TRIES):
             oids = {ref: oid for ref, oid in self.repository.look(*patterns, timeout=timeout).items() if only(ref)}
-            known = {commit.oid: commit for commit in list(self.seen.values()) if commit}
+            known = {commit.oid: commit for commit in list(self.last_seen.values()) if commit}
             found = {ref: known[oid] for ref, oid in oids.items() if oid in known}
             found |= self.repository.commits(
                 {ref: oid for ref, oid in oids.items() if ref not in found}, timeout=timeout

@@ -67,7 +67,7 @@ def _named(name: str, folder: str) -> Remote:
     if code:
         raise UsageError(
             f"git+{name} means the remote {name} of the repository in a folder, and {os.path.abspath(folder)} is "
-            f"not in one ({message or 'git said nothing'}). Change to the repository's folder, or "
+            f"not in one ({message or 'git printed nothing'}). Change to the repository's folder, or "
             f"use the repository's address, such as git+https://host/path"
         )
     git_dir = os.path.abspath(os.path.join(folder, git_dir))

@@ -17,7 +17,7 @@ _FEW = 50  # up to so many refs are looked at by name; for more, all are
 
 def look(refs: Refs, jobs: Collection[str] | None = None) -> list[Cursor]:
     """The rows at the remote, read in one request."""
-    found = [record.read_row(commit.message) for commit in _see(refs, jobs).values()]
+    found = [record.read_row(commit.message) for commit in _read(refs, jobs).values()]
     return sorted((row for row in found if jobs is None or row.job in jobs), key=lambda row: row.job)
 
 
@@ -26,7 +26,7 @@ def advance(refs: Refs, moves: Sequence[Move]) -> list[bool]:
         return []
     with refs.turn(names.ROWS):
         for _ in range(TRIES):
-            found = _see(refs, [move.job for move in moves])
+            found = _read(refs, [move.job for move in moves])
             commits = {move.job: found.get(names.row(move.job)) for move in moves}
             won = {
                 move.id
@@ -53,8 +53,8 @@ def _may_go(move: Move, commit: Commit | None) -> bool:
     return row.id == move.seen and (move.slot <= row.slot or move.slot <= clock.wall())
 
 
-def _see(refs: Refs, jobs: Collection[str] | None) -> dict[str, Commit]:
+def _read(refs: Refs, jobs: Collection[str] | None) -> dict[str, Commit]:
     patterns = [names.row(job) for job in jobs] if jobs is not None and len(jobs) <= _FEW else [f"{names.ROWS}*"]
-    found = refs.see(*patterns)
-    refs.seen |= found  # a commit that is known by its id is not fetched again
+    found = refs.get(*patterns)
+    refs.last_seen |= found  # a commit that is known by its id is not fetched again
     return found

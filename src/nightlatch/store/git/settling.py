@@ -39,10 +39,10 @@ def plan_to_settle(refs: Refs, key: KeyToSettle, *, fresh: bool) -> SettlePlan:
     """Raises LeaseLost if the grant does not hold the lease. Not `fresh`: the plan rests on what
     this process remembers, so the caller asks again before it believes that the lease is lost or the key done."""
     place, ref = KeyPlace(key.scope, key.key), names.lease(key.name)
-    if fresh or ref not in refs.seen or place.ref not in refs.seen:
+    if fresh or ref not in refs.last_seen or place.ref not in refs.last_seen:
         refs.look(ref, place.ref)
-    # Another thread may just have removed the keys' ref from `seen`: it then counts as absent, and the push fails.
-    lease, keys = refs.seen[ref], refs.seen.get(place.ref)
+    # Another thread may just have removed the keys' ref from `last_seen`: it then counts as absent, and the push fails.
+    lease, keys = refs.last_seen[ref], refs.last_seen.get(place.ref)
     mine = record.read_lease(lease.message) if lease else None
     if lease is None or mine is None or mine.grant != key.grant:
         current = mine.record(key.name, lease.oid) if lease and mine else None

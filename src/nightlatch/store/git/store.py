@@ -55,9 +55,9 @@ class GitStore:
 
     @property
     def id(self) -> str:
-        if names.STORE not in self._refs.seen:
+        if names.STORE not in self._refs.last_seen:
             self._refs.look(names.STORE)
-        while (current := self._refs.seen[names.STORE]) is None:
+        while (current := self._refs.last_seen[names.STORE]) is None:
             try:
                 self._refs.push([RefChange(names.STORE, None, record.store_message(identity.new_id()))], PATIENCE)
             except Moved:
@@ -151,7 +151,7 @@ class GitStore:
     def records(self) -> Iterator[Record]:
         found = {
             names.lease_name(ref): commit
-            for ref, commit in self._refs.see(f"{names.ROOT}*", only=names.lease_name).items()
+            for ref, commit in self._refs.get(f"{names.ROOT}*", only=names.lease_name).items()
         }
         return (record.read_lease(found[name].message).record(name, found[name].oid) for name in sorted(found))
 
@@ -208,7 +208,7 @@ class GitStore:
             plan = plan_to_settle(self._refs, KeyToSettle(name, grant, scope, key, value, ""), fresh=True)
             moves, new = self._refs.commits(plan.changes, plan.pack)
             for ref in new:
-                self._refs.seen.pop(ref, None)  # unknown from now on: the caller may not make the moves
+                self._refs.last_seen.pop(ref, None)  # unknown from now on: the caller may not make the moves
         return moves
 
     def cursors(self, jobs: Collection[str] | None = None, *, due: float | None = None) -> list[Cursor]:
@@ -260,7 +260,7 @@ class GitStore:
         return clock.wall()
 
     def close(self) -> None:
-        self._refs.seen.clear()
+        self._refs.last_seen.clear()
 
     def _change_mine(
         self, name: str, grant: str, change: Callable[[StoredLease], StoredLease | None], ttl: float = 0.0
@@ -284,10 +284,10 @@ class GitStore:
         with self._refs.turn(ref):
             fresh = False
             for _ in range(TRIES):
-                if ref not in self._refs.seen:
+                if ref not in self._refs.last_seen:
                     self._refs.look(ref, names.STORE, names.FLOOR, timeout=self._patience(ttl))
                     fresh = True
-                commit = self._refs.seen[ref]
+                commit = self._refs.last_seen[ref]
                 current = _stored_lease(commit)
                 try:
                     wanted = change(current, commit.oid if commit else "")
@@ -298,7 +298,7 @@ class GitStore:
                         raise
                     wanted = None
                 if wanted is None:
-                    self._refs.seen.pop(ref, None)  # `change` refused what we remember: read the ref again
+                    self._refs.last_seen.pop(ref, None)  # `change` refused what we remember: read the ref again
                     continue
                 try:
                     self._refs.push([RefChange(ref, commit, wanted.message(name))], self._patience(ttl or wanted.ttl))
@@ -309,8 +309,8 @@ class GitStore:
 
     def _forget_absence(self, name: str) -> None:
         """Forget that a name had no ref when this process last looked, so that its ref and the floor are read again."""
-        if self._refs.seen.get(names.lease(name)) is None:
-            self._refs.seen.pop(names.lease(name), None)
+        if self._refs.last_seen.get(names.lease(name)) is None:
+            self._refs.last_seen.pop(names.lease(name), None)
 
     def _patience(self, ttl: float) -> float:
         return min(max(request_timeout(ttl), _SHORTEST), PATIENCE) if ttl else PATIENCE

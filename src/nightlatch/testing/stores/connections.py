@@ -45,7 +45,7 @@ class Connections(StoreCase):
         assert store.look(scope, "key") == done
         assert store.cursors([job]) == rows and len(rows) == 1
         store.close()
-        assert self.take(name, over=self.ground(name, proven=True))[1].gates == ("file:///out",)
+        assert self.take(name, over=self.takeover(name, proven=True))[1].gates == ("file:///out",)
 
     def test_a_store_may_be_closed_twice_and_before_its_first_use(self) -> None:
         store = self.connect()

@@ -77,7 +77,7 @@ class DoneKeys(StoreCase):
         name, scope = self.name(), self.name("scope")
         grant, _ = self.take(name)
         done = [self.store.settle(name, grant, scope, "one")]
-        grant, _ = self.take(name, over=self.ground(name, proven=True))
+        grant, _ = self.take(name, over=self.takeover(name, proven=True))
         done.append(self.store.settle(name, grant, scope, "two"))
         self.store.release(name, grant)
         grant, _ = self.take(name)
@@ -91,7 +91,7 @@ class DoneKeys(StoreCase):
         name, scope = self.name(), self.name("scope")
         old, _ = self.take(name)
         done = self.store.settle(name, old, scope, "key", value="first")
-        self.take(name, over=self.ground(name, proven=True))
+        self.take(name, over=self.takeover(name, proven=True))
         raises(LeaseLost, self.store.settle, name, old, scope, "key", value="first")
         assert self.store.look(scope, "key") == done
 
@@ -111,7 +111,7 @@ class DoneKeys(StoreCase):
     def test_many_keys_need_the_current_grant_too(self) -> None:
         name, scope = self.name(), self.name("scope")
         old, _ = self.take(name)
-        self.take(name, over=self.ground(name, proven=True))
+        self.take(name, over=self.takeover(name, proven=True))
         raises(LeaseLost, self.store.settle_many, name, old, scope, {"a": "1", "b": "2"})
         assert self.store.look(scope, "a") is None
 

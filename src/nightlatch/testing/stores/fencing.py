@@ -35,7 +35,7 @@ class Fencing(StoreCase):
             grant, _ = self.take(name)
             self.store.register(name, grant, "file:///used")
             raises(LeaseLost, self.store.unregister, name, "file:///used", identity.new_id())
-            assert self.take(name, over=self.ground(name, proven=True))[1].gates == ("file:///used",)
+            assert self.take(name, over=self.takeover(name, proven=True))[1].gates == ("file:///used",)
 
     def test_raise_with_an_old_grant_is_refused(self) -> None:
         self._refused(lambda name, grant: self.store.raise_token(name, 2**50, grant))
@@ -80,7 +80,7 @@ class Fencing(StoreCase):
         yield name, grant, "released, and another holds the lease"
 
         name, grant, _ = self.held()
-        self.take(name, over=self.ground(name, proven=True))
+        self.take(name, over=self.takeover(name, proven=True))
         yield name, grant, "taken over"
 
         name, grant, _ = self.held()

@@ -24,7 +24,7 @@ class GateRegistry(StoreCase):
     def test_gates_outlive_release_takeover_eviction_and_raise(self) -> None:
         name, grant, granted = self.held()
         self.store.register(name, grant, "file:///one")
-        grant, granted = self.take(name, over=self.ground(name, proven=True))
+        grant, granted = self.take(name, over=self.takeover(name, proven=True))
         assert granted.gates == ("file:///one",)
         self.store.register(name, grant, "file:///two")
         self.store.evict(name)
@@ -59,7 +59,7 @@ class GateRegistry(StoreCase):
         grant, granted = self.take(name)
         assert granted.gates == ("file:///stays",)
         assert self.store.unregister(name, "file:///stays", grant) is True
-        assert self.take(name, over=self.ground(name, proven=True))[1].gates == ()
+        assert self.take(name, over=self.takeover(name, proven=True))[1].gates == ()
 
     def test_a_gate_stands_on_the_list_once(self) -> None:
         name, grant, _ = self.held()
@@ -78,7 +78,7 @@ class GateRegistry(StoreCase):
         first = self.store.acquire(name, grant, self.holder(), LONG).gates
         assert sorted(first) == sorted(gates)
         assert self.connect().acquire(name, grant, self.holder(), LONG).gates == first
-        assert self.take(name, over=self.ground(name, proven=True))[1].gates == first
+        assert self.take(name, over=self.takeover(name, proven=True))[1].gates == first
 
     def test_names_do_not_share_gates(self) -> None:
         one, other = self.name(), self.name()
@@ -90,7 +90,7 @@ class GateRegistry(StoreCase):
         name, gate = self.name(), "postgresql://u:p%40w@h:5/db?x=a b&y=ü#tab\tle"
         grant, _ = self.take(name)
         self.store.register(name, grant, gate)
-        assert self.take(name, over=self.ground(name, proven=True))[1].gates == (gate,)
+        assert self.take(name, over=self.takeover(name, proven=True))[1].gates == (gate,)
 
     def test_a_gate_registered_during_a_takeover_is_seen_by_the_taker_or_refused(self) -> None:
         """Otherwise the new holder would not seal it, and the old one could still write there."""
@@ -121,7 +121,7 @@ class GateRegistry(StoreCase):
         for delay in moments(timed(lambda: mine.register(first, grant, "file:///first")), self.rounds):
             name = self.name()
             acted, taken = self._during_takeover(mine, theirs, name, delay, verb, gates)
-            yield acted, taken, self.take(name, over=self.ground(name, proven=True))[1].gates
+            yield acted, taken, self.take(name, over=self.takeover(name, proven=True))[1].gates
 
     def _during_takeover(
         self,
@@ -135,13 +135,13 @@ class GateRegistry(StoreCase):
         grant, _ = self.take(name)
         for gate in gates:
             mine.register(name, grant, gate)
-        over = self.ground(name, proven=True)
+        over = self.takeover(name, proven=True)
 
         def take() -> tuple[str, ...]:
             clock.sleep(delay)
             try:
                 return self.take(name, over=over, store=theirs)[1].gates
             except Busy:  # the verb changed the version, so the proof was void
-                return self.take(name, over=self.ground(name, proven=True), store=theirs)[1].gates
+                return self.take(name, over=self.takeover(name, proven=True), store=theirs)[1].gates
 
         return list(together(lambda store: verb(store, name, grant) if store is mine else take(), [mine, theirs]))

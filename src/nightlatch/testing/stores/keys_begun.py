@@ -15,7 +15,7 @@ class KeysBegun(StoreCase):
         self.store.release(name, grant)
         grant, second = self._begin(name, "two")
         assert self._facts(second) == self._listed(("one", 3, first.token))
-        _, third = self.take(name, over=self.ground(name, proven=True), store=self.connect())
+        _, third = self.take(name, over=self.takeover(name, proven=True), store=self.connect())
         both = self._listed(("one", 3, first.token), ("two", 1, second.token))
         assert self._facts(third) == both
         assert self._entries(name) == both

@@ -65,7 +65,7 @@ class Leases(StoreCase):
         self.store.renew(name, grant, LONG)
         since = clock.now()
         self.until(lambda: clock.now() - since > self.ttl, "the first TTL has passed", self.ttl)
-        raises(Busy, self.take, name, over=self.ground(name, proven=False))
+        raises(Busy, self.take, name, over=self.takeover(name, proven=False))
 
     def test_a_released_lease_is_free_at_once(self) -> None:
         name, grant, _ = self.held()

@@ -17,7 +17,7 @@ class LostReplies(StoreCase):
     def test_a_takeover_sent_again_is_the_same_grant(self) -> None:
         name, grant, holder = self.name(), identity.new_id(), self.holder()
         self.take(name)
-        over = self.ground(name, proven=True)
+        over = self.takeover(name, proven=True)
         first = self.store.acquire(name, grant, holder, LONG, over)
         assert self.connect().acquire(name, grant, holder, LONG, over) == first
 
@@ -57,7 +57,7 @@ class LostReplies(StoreCase):
         name, grant, _ = self.held()
         self.store.register(name, grant, "file:///out")
         self.connect().register(name, grant, "file:///out")
-        assert self.take(name, over=self.ground(name, proven=True))[1].gates == ("file:///out",)
+        assert self.take(name, over=self.takeover(name, proven=True))[1].gates == ("file:///out",)
 
     def test_raise_sent_again_stays_above(self) -> None:
         name, grant, granted = self.held()

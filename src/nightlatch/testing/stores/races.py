@@ -32,7 +32,7 @@ class Races(StoreCase):
         stores, name = self.connections(), self.name()
         self.take(name)
         for _ in range(self.rounds):
-            self._one_gets(stores, name, self.ground(name, proven=True))
+            self._one_gets(stores, name, self.takeover(name, proven=True))
 
     def test_threads_on_connections_of_their_own_never_share_a_lease_or_a_token(self) -> None:
         self._in_turn(self.connections())

@@ -85,7 +85,7 @@ class StoreCase:
         assert record is not None, f"the record of {name} is gone: a record is never deleted"
         return record
 
-    def ground(self, name: str, *, proven: bool) -> Takeover:
+    def takeover(self, name: str, *, proven: bool) -> Takeover:
         """A takeover of the current grant, as a challenger sees it now."""
         record = self.record(name)
         return Takeover(grant=record.grant, version=record.version, proven=proven)
@@ -99,7 +99,7 @@ class StoreCase:
         seen, first = self.record(name), clock.now()
         if self.has_clock:
             self.until(lambda: _left(self.record(name)) <= 0, f"{name} has expired by the store's clock", seen.ttl)
-            return self.ground(name, proven=False)
+            return self.takeover(name, proven=False)
         self.until(lambda: clock.now() - first > seen.ttl * MARGIN, f"{name} stood still for its TTL", seen.ttl * 2)
         return Takeover(grant=seen.grant, version=seen.version, proven=True)
 

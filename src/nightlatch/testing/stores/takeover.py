@@ -15,7 +15,7 @@ HOUR = 3600.0
 class Takeovers(StoreCase):
     def test_an_unproven_takeover_before_expiry_is_refused(self) -> None:
         name, grant, _ = self.held()
-        busy = raises(Busy, self.take, name, over=self.ground(name, proven=False))
+        busy = raises(Busy, self.take, name, over=self.takeover(name, proven=False))
         assert busy.record is not None and busy.record.grant == grant
         assert self.record(name).grant == grant
 
@@ -45,7 +45,7 @@ class Takeovers(StoreCase):
         name, grant, _ = self.held(ttl=self.ttl)
         self.lapsed(name)
         if not self.has_clock:
-            raises(Busy, self.take, name, over=self.ground(name, proven=False))
+            raises(Busy, self.take, name, over=self.takeover(name, proven=False))
             assert self.record(name).grant == grant
 
     def test_a_holder_that_renewed_meanwhile_keeps_its_lease(self) -> None:
@@ -64,13 +64,13 @@ class Takeovers(StoreCase):
 
     def test_a_proven_takeover_needs_no_expiry(self) -> None:
         name, _, first = self.held()
-        mine, second = self.take(name, over=self.ground(name, proven=True))
+        mine, second = self.take(name, over=self.takeover(name, proven=True))
         assert (second.token > first.token, second.previous) == (True, first.token)
         assert self.record(name).grant == mine
 
     def test_a_proven_takeover_needs_the_version_that_was_seen(self) -> None:
         name, grant, _ = self.held()
-        over = self.ground(name, proven=True)
+        over = self.takeover(name, proven=True)
         self.store.renew(name, grant, LONG)
         raises(Busy, self.take, name, over=over)
         assert self.record(name).grant == grant
@@ -78,7 +78,7 @@ class Takeovers(StoreCase):
     def test_a_proven_takeover_needs_the_grant_that_was_seen(self) -> None:
         name = self.name()
         self.take(name)
-        over = self.ground(name, proven=True)
+        over = self.takeover(name, proven=True)
         winner, _ = self.take(name, over=over)
         raises(Busy, self.take, name, over=over)
         guess = Takeover(grant=over.grant, version=self.record(name).version, proven=True)
@@ -87,14 +87,14 @@ class Takeovers(StoreCase):
 
     def test_a_lease_released_meanwhile_is_simply_free(self) -> None:
         name, grant, _ = self.held()
-        over = self.ground(name, proven=False)
+        over = self.takeover(name, proven=False)
         self.store.release(name, grant)
         mine, _ = self.take(name, over=over)
         assert self.record(name).grant == mine
 
     def test_a_challenger_whose_wall_clock_is_ahead_steals_nothing(self) -> None:
         name, grant, _ = self.held()
-        over = self.ground(name, proven=False)
+        over = self.takeover(name, proven=False)
         with wall_clock(+HOUR):
             raises(Busy, self.take, name, over=over)
         assert self.record(name).grant == grant

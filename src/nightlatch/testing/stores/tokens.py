@@ -39,7 +39,7 @@ class Tokens(StoreCase):
 
     def test_the_token_rises_through_a_takeover(self) -> None:
         name, _, first = self.held()
-        _, second = self.take(name, over=self.ground(name, proven=True))
+        _, second = self.take(name, over=self.takeover(name, proven=True))
         assert (second.token > first.token, second.previous) == (True, first.token)
 
     def test_the_token_rises_though_the_wall_clock_steps_back(self) -> None:
@@ -98,7 +98,7 @@ class Tokens(StoreCase):
     def test_a_raised_token_stays_through_a_takeover(self) -> None:
         name, grant, granted = self.held()
         raised = self.store.raise_token(name, granted.token + 1_000_000, grant)
-        _, next_one = self.take(name, over=self.ground(name, proven=True))
+        _, next_one = self.take(name, over=self.takeover(name, proven=True))
         assert (next_one.token > raised, next_one.previous) == (True, raised)
 
     def test_a_grant_gets_the_same_token_again(self) -> None:

@@ -58,7 +58,7 @@ class BatchDriver:
         self.exhausted = False  # have all items been read?
         self.running: list[ItemProcess] = []
         self.judging: list[ItemProcess] = []  # ended, and not recorded yet
-        advice.about(self.plan["store"])
+        advice.choose(self.plan["store"])
         self.summary = Summary(self.plan["name"], self.plan["continued_by"], piped=self.plan["items"] == "-")
         self.judge = Judge(self.plan, client, self.workspaces, self.summary, self.total)
         self.signal = 0
@@ -106,7 +106,7 @@ class BatchDriver:
                 self.selection.bad.append(self.reader.bad(item.line, bad))
                 self._report_bad_lines()
             except OSError as error:  # the item was not begun: the next start does it
-                self.judge.stop(f"{item.key} cannot be started, there is no room to keep its output: {error.strerror}")
+                self.judge.stop(f"{item.key} cannot be started, since its output cannot be kept: {error.strerror}")
         return chosen
 
     def _child(self, item: BatchItem, tries: int) -> ItemProcess:
@@ -174,7 +174,7 @@ class BatchDriver:
                 if clock.now() >= until or self.signal:
                     self.summary.unrecorded += [record[1] for record in ended]
                     raise
-                print(f"nightlatch: {refused}; asking again", file=sys.stderr)
+                print(f"nightlatch: {refused}; trying again", file=sys.stderr)
                 time.sleep(1.0)
 
     # ── wait ──
@@ -252,7 +252,7 @@ class BatchDriver:
         summary = self.summary
         return {
             "done": summary.done,
-            "failed": len(summary.failed) + len(summary.aside),
+            "failed": len(summary.failed) + len(summary.set_aside),
             "doubt": len(summary.doubts) + len(summary.killed) + len(self.selection.in_doubt),
             "skipped": self.selection.skipped,
             "total": self.total,
@@ -261,9 +261,9 @@ class BatchDriver:
     def _finish(self) -> int:
         summary, selection = self.summary, self.selection
         summary.skipped, summary.doubled = selection.skipped, selection.doubled
-        summary.doubles = [f"{item.key} (line {item.line})" for item in selection.doubles]
+        summary.duplicates = [f"{item.key} (line {item.line})" for item in selection.duplicates]
         summary.waiting = [*summary.killed, *self._with_reasons(selection.in_doubt)]
-        summary.aside_before = self._with_reasons(selection.aside)
+        summary.aside_before = self._with_reasons(selection.set_aside)
         more = not self.exhausted and (self.selection.next() or not self.selection.exhausted)
         unfinished = more or self.judge.waiting or summary.unfinished
         # A signal that came when nothing was left to do has stopped nothing.

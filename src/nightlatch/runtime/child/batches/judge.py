@@ -37,7 +37,7 @@ class Judge:
         self.limit = breaker.Limit(plan["max_failures"]) if plan["max_failures"] else None
         self.breaker = breaker.Breaker()
         self.waiting: list[tuple[float, BatchItem, int]] = []  # (when, item, tries so far)
-        self.recently_aside: list[tuple[str, list[Any]]] = []  # (failure, record) of the items set aside last
+        self.recently_set_aside: list[tuple[str, list[Any]]] = []  # (failure, record) of the items set aside last
         self.not_before = 0.0  # a server asked us to wait: nothing is started sooner
         self.stopping = ""  # why nothing more is started
 
@@ -48,7 +48,7 @@ class Judge:
     def unreadable(self, bad: BadItem) -> None:
         where = f"line {bad.line}"
         self.summary.failed.append((where, bad.what))
-        self.breaker.add(where, breaker.alike(None, [bad.what]))
+        self.breaker.add(where, breaker.failure_shape(None, [bad.what]))
         self._stop_at_limit()
         self._obey_breaker()
 
@@ -57,10 +57,10 @@ class Judge:
         if not why or self.limit or self.stopping:
             return []
         # A failure that most items share is not the fault of a single item: none of them is set aside for it.
-        freed = [record for failure, record in self.recently_aside if failure == why]
+        freed = [record for failure, record in self.recently_set_aside if failure == why]
         keys = {record[1] for record in freed}
-        self.summary.failed += [entry for entry in self.summary.aside if entry[0] in keys]
-        self.summary.aside = [entry for entry in self.summary.aside if entry[0] not in keys]
+        self.summary.failed += [entry for entry in self.summary.set_aside if entry[0] in keys]
+        self.summary.set_aside = [entry for entry in self.summary.set_aside if entry[0] not in keys]
         self.stop(
             f"paused: most of the last items failed in the same way ({why}). Fix the cause first, or set --max-failures"
         )
@@ -116,8 +116,8 @@ class Judge:
 
     def _fail(self, child: ItemProcess, why: str, reply: dict[str, Any], *, again: bool) -> list[Any]:
         item, code, reason = child.item, child.exit_code, why or child.reason
-        alike = breaker.alike(code, [why] if why else child.complaint().splitlines())
-        self.breaker.add(item.key, alike)
+        failure_shape = breaker.failure_shape(code, [why] if why else child.complaint().splitlines())
+        self.breaker.add(item.key, failure_shape)
         retry_after = reply.get("retry_after", 0.0)
         if retry_after:
             self._pause_starts(retry_after, item.key)
@@ -135,8 +135,8 @@ class Judge:
             self.summary.failed.append(shown)
         else:
             record[2] = SET_ASIDE
-            self.summary.aside.append(shown)
-            self.recently_aside = [*self.recently_aside[-9:], (alike, record)]
+            self.summary.set_aside.append(shown)
+            self.recently_set_aside = [*self.recently_set_aside[-9:], (failure_shape, record)]
         self._stop_at_limit()
         return record
 
@@ -148,7 +148,7 @@ class Judge:
         self.not_before = max(self.not_before, until)
 
     def _stop_at_limit(self) -> None:
-        failed = len(self.summary.failed) + len(self.summary.aside)
+        failed = len(self.summary.failed) + len(self.summary.set_aside)
         if self.plan["fail_fast"]:
             self.stop("an item failed, and --fail-fast was given")
         elif self.limit and self.limit.passed(failed, self._total):

@@ -17,32 +17,32 @@ class Summary:
         self.items_too = ", with the items on standard input as before" if piped else ""
         self.done = self.skipped = self.doubled = 0
         self.failed: list[tuple[str, str]] = []  # (key, why): the next start does them again
-        self.aside: list[tuple[str, str]] = []  # the next start does not: their failure is permanent
+        self.set_aside: list[tuple[str, str]] = []  # the next start does not: their failure is permanent
         self.aside_before: list[tuple[str, str]] = []  # set aside by an earlier start
         self.doubts: list[tuple[str, str]] = []  # in doubt, as their command reported
         self.killed: list[tuple[str, str]] = []  # from outside: nobody knows whether they acted
         self.waiting: list[tuple[str, str]] = []  # killed, or in doubt since an earlier start: they need a person
-        self.doubles: list[str] = []  # the first items whose key had occurred before
+        self.duplicates: list[str] = []  # the first items whose key had occurred before
         self.unrecorded: list[str] = []  # keys of items whose end could not be recorded
         self.stopped = ""  # why not all items were tried
 
     @property
     def unfinished(self) -> bool:
-        return bool(self.failed or self.aside or self.aside_before or self.doubts or self.waiting or self.unrecorded)
+        return any((self.failed, self.set_aside, self.aside_before, self.doubts, self.waiting, self.unrecorded))
 
     def short(self) -> str:
-        doubt, aside = len(self.doubts) + len(self.waiting), len(self.aside) + len(self.aside_before)
+        doubt, set_aside = len(self.doubts) + len(self.waiting), len(self.set_aside) + len(self.aside_before)
         text = f"{self.done} done, {self.skipped} skipped, {len(self.failed)} failed, {doubt} in doubt"
-        return text + (f", {aside} set aside" if aside else "")
+        return text + (f", {set_aside} set aside" if set_aside else "")
 
     def text(self) -> str:
         lines = [f"nightlatch: {self.name}: {self.short()}" + (f" ({self.stopped})" if self.stopped else "")]
         lines += _listed("failed", _named(self.failed), len(self.failed))
-        aside = [*self.aside, *self.aside_before]
-        lines += _listed("set aside, they failed for good", _named(aside), len(aside))
+        set_aside = [*self.set_aside, *self.aside_before]
+        lines += _listed("set aside, they failed for good", _named(set_aside), len(set_aside))
         lines += _listed("in doubt, as their command reported", [key for key, _ in self.doubts])
         lines += _listed("in doubt, not done again", _named(self.waiting), len(self.waiting))
-        lines += _listed("done once, though their key occurs more than once", self.doubles, self.doubled)
+        lines += _listed("done once, though their key occurs more than once", self.duplicates, self.doubled)
         lines += _listed("ended, but not recorded: in doubt for the next start", self.unrecorded)
         if self.waiting:
             words = effects.typed(self.waiting[0][0], "done", by=("--batch", self.name))
@@ -51,9 +51,9 @@ class Summary:
                 every = advice.command("resolve", "--all", "done", "--batch", self.name)
                 lines.append(f"  or for all that wait: {every}   (or failed, or again)")
         if self.failed or self.doubts or self.stopped or self.unrecorded:
-            lines.append(f"  go on with what is unfinished{self.items_too}: {self.again}")
-        if self.aside or self.aside_before:
-            lines.append(f"  also with what was set aside{self.items_too}: {self.again_with('--retry-failed')}")
+            lines.append(f"  to continue with the unfinished items{self.items_too}: {self.again}")
+        if self.set_aside or self.aside_before:
+            lines.append(f"  to try those set aside too{self.items_too}: {self.again_with('--retry-failed')}")
         return "\n".join(lines)
 
     def again_with(self, option: str) -> str:
@@ -65,7 +65,7 @@ class Summary:
         by_status = {
             "failed": self.failed,
             "in-doubt": [*self.doubts, *self.waiting, *((key, "ended, but not recorded") for key in self.unrecorded)],
-            "needs-attention": [*self.aside, *self.aside_before],
+            "needs-attention": [*self.set_aside, *self.aside_before],
         }
         return {
             "version": 1,
@@ -91,15 +91,15 @@ class Summary:
             return 128 + signum
         if self.doubts or self.waiting or self.unrecorded:
             return 76
-        return 1 if self.failed or self.aside or self.aside_before or self.stopped else 0
+        return 1 if self.failed or self.set_aside or self.aside_before or self.stopped else 0
 
 
 def _named(found: list[tuple[str, str]]) -> list[str]:
     """The keys that are named, with their reasons; a shared reason is given once."""
-    alike: dict[str, list[str]] = {}
+    by_reason: dict[str, list[str]] = {}
     for key, why in found[:_NAMED]:
-        alike.setdefault(why, []).append(key)
-    return [", ".join(keys) + (f" ({why})" if why else "") for why, keys in alike.items()]
+        by_reason.setdefault(why, []).append(key)
+    return [", ".join(keys) + (f" ({why})" if why else "") for why, keys in by_reason.items()]
 
 
 def _listed(title: str, what: list[str], count: int | None = None) -> list[str]:

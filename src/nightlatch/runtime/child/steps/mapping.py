@@ -13,7 +13,7 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ....core import checks
-from ....core.breaker import Breaker, alike
+from ....core.breaker import Breaker, failure_shape
 from ....core.effects import BEGUN, DONE, FAILED
 from ....core.keys import key as derive
 from ....core.printable import printable
@@ -38,9 +38,9 @@ _NAMED = 5  # items that a message names
 class Failed:
     """An item that is not done. `error` is what its function raised; None if it was not tried."""
 
-    def __init__(self, key: str, item: Any, error: Exception | None, reason: str, *, aside: bool = False) -> None:
+    def __init__(self, key: str, item: Any, error: Exception | None, reason: str, *, waits: bool = False) -> None:
         self.key, self.item, self.error, self.reason = key, item, error, reason
-        self.aside = aside  # it needs a person: in doubt, or set aside
+        self.waits = waits  # for a person: it is in doubt, or set aside
 
     def __repr__(self) -> str:
         return f"<Failed {self.key}: {self.reason}>"
@@ -103,8 +103,8 @@ class Map:
         if self.results.duplicates:
             count, names = len(self.results.duplicates), ", ".join(self.results.duplicates[:_NAMED])
             print(
-                f"nightlatch: {count} item{'s' if count > 1 else ''} of {self._name} with the key of another one: done "
-                f"once: {printable(names)}",
+                f"nightlatch: {count} item{'s' if count > 1 else ''} of {self._name} with the key of another item, "
+                f"which is done for both: {printable(names)}",
                 file=sys.stderr,
             )
         self._todo.reverse()
@@ -124,7 +124,7 @@ class Map:
                         # Recorded as failed, which resets the count: the next attempt, which a person starts, tries it.
                         why = f"set aside: {deaths} attempts died while it was worked on"
                         ended.append([digest, key, FAILED, 0, "", why])
-                        self._fail(Failed(key, self._items[index], None, why, aside=True))
+                        self._fail(Failed(key, self._items[index], None, why, waits=True))
                         continue
                     begun = [[digest, key, BEGUN, deaths + 1, "", ""]]
                 count = {"of": len(self._items), "done": self._done, "last": not taken}
@@ -146,7 +146,7 @@ class Map:
         self.results.stopped = self.results.stopped or why
 
     def _failure(self) -> MapFailed:
-        waiting = [one for one in self.results.failed if one.aside]
+        waiting = [one for one in self.results.failed if one.waits]
         listed = waiting or self.results.failed
         what, more = "wait for a person" if waiting else "failed", len(listed) - _NAMED
         by_reason: dict[str, list[Failed]] = {}  # a shared reason is given once
@@ -186,10 +186,10 @@ class Map:
                     continue
                 reason = reason_of(error)
                 with self._lock:
-                    self._fail(Failed(key, item, error, reason, aside=needs_person(error)))
-                    self._breaker.add(digest, alike(1, [reason]))
+                    self._fail(Failed(key, item, error, reason, waits=needs_person(error)))
+                    self._breaker.add(digest, failure_shape(1, [reason]))
                     if self._breaker.tripped:
-                        self.stop(f"paused: most of the last items failed in the same way ({reason}). Put that right")
+                        self.stop(f"paused: most of the last items failed in the same way ({reason}). Fix the cause")
                 return [digest, key, FAILED, tries, "", reason]
             with self._lock:
                 self.results[index] = as_recorded(result, text)

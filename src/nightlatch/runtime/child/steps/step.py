@@ -76,12 +76,12 @@ class StepMemory:
         check_retry(retry)
         return call(step(self, key, UserCall(function, args, kwargs), retry), function)
 
-    def check_use(self, key: str, digest: str, wanted: UserCall) -> None:
+    def check_use(self, key: str, digest: str, user_call: UserCall) -> None:
         """Refuse a key that this run used with another function or arguments: its result would be wrong."""
-        function = wanted.function
+        function = user_call.function
         use = (
             getattr(function, "__qualname__", repr(function)),
-            (wanted.args, wanted.kwargs, _captured(function)),
+            (user_call.args, user_call.kwargs, _captured(function)),
         )
         before = self._uses.setdefault(digest, use)
         if before is not use and not _same(before, use):
@@ -91,11 +91,11 @@ class StepMemory:
             )
 
 
-def step(memory: StepMemory, key: str, wanted: UserCall, retry: Retry) -> Work[Any]:
+def step(memory: StepMemory, key: str, user_call: UserCall, retry: Retry) -> Work[Any]:
     """Call the function unless its result is recorded, and record the result."""
     digest = digest_of(key, memory.item)
     yield from memory.load()
-    memory.check_use(key, digest, wanted)
+    memory.check_use(key, digest, user_call)
     recorded = memory.recall(digest)
     if recorded is not None:
         return loads(recorded)
@@ -103,7 +103,7 @@ def step(memory: StepMemory, key: str, wanted: UserCall, retry: Retry) -> Work[A
     while True:
         tries += 1
         try:
-            result = yield wanted
+            result = yield user_call
             text = serialised("step", key, result)
         except Exception as error:
             yield memory.record([[digest, key, FAILED, tries, "", reason_of(error)]])

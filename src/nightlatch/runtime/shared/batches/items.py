@@ -136,7 +136,7 @@ class ItemReader:
         self._file.seek(self._offset)
         digest_of = Digest(self._template)
         if self.format == "jsonl" and digest_of.plain:
-            yield from self._quickly(known, done, digest_of)
+            yield from self._fast_lines(known, done, digest_of)
             return
         for line, content in self._rows() if self.format == "csv" else self._texts():
             found = self._found(line, content, digest_of)
@@ -146,7 +146,7 @@ class ItemReader:
                 known[found[2]] = DONE | SEEN
                 done(1)
 
-    def _quickly(
+    def _fast_lines(
         self, known: dict[bytes, int], done: Callable[[int], None], digest_of: Digest
     ) -> Iterator[Found | BadItem]:
         plain, several, nuls, copy = digest_of.plain, digest_of.nuls > 1, digest_of.nuls - 1, digest_of.prefix.copy
@@ -159,7 +159,7 @@ class ItemReader:
                 if line[end:] != "\n" or not whole.isascii() or whole.count("\0") != nuls:
                     raise TypeError
             except (ValueError, StopIteration, LookupError, TypeError, AttributeError, RecursionError):
-                found = self._carefully(number, raw, digest_of)
+                found = self._any_line(number, raw, digest_of)
                 if found is None:
                     continue
             else:
@@ -175,7 +175,7 @@ class ItemReader:
             yield found
         done(count)
 
-    def _carefully(self, number: int, raw: bytes, digest_of: Digest) -> Found | BadItem | None:
+    def _any_line(self, number: int, raw: bytes, digest_of: Digest) -> Found | BadItem | None:
         """What is in a line of any kind; None for a blank one."""
         content = self._text(number, raw)
         return None if content is None else self._found(number, content[0], digest_of)

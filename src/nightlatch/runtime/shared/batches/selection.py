@@ -5,11 +5,11 @@ from __future__ import annotations
 from .items import ASIDE, DONE, DOUBT, SEEN, BatchItem, ItemReader
 from .template import BadItem
 
-_NAMED = 10  # doubled items that the summary names
+_NAMED = 10  # duplicate items that the summary names
 
 
 class Selection:
-    """The items to do, and counts of the others: done, in doubt, doubled, unreadable.
+    """The items to do, and counts of the others: done, in doubt, repeated, unreadable.
 
     `known` maps digests to DONE, DOUBT or ASIDE; what was read is marked there as SEEN.
     """
@@ -20,9 +20,9 @@ class Selection:
         self._reader, self._found, self._known = reader, reader.unfinished(known, self._skip), known
         self.skipped = self.doubled = 0
         self.in_doubt: list[tuple[str, bytes]] = []  # (key, digest)
-        self.aside: list[tuple[str, bytes]] = []
+        self.set_aside: list[tuple[str, bytes]] = []
         self.bad: list[BadItem] = []
-        self.doubles: list[BatchItem] = []  # the first ones, which the summary names
+        self.duplicates: list[BatchItem] = []  # the first ones, which the summary names
 
     def next(self) -> BatchItem | None:
         """The next item to do; None when there is none, or when a line could not be read: look at `bad` first."""
@@ -40,13 +40,13 @@ class Selection:
                 return None
             if status & SEEN:
                 self.doubled += 1
-                if len(self.doubles) < _NAMED:
-                    self.doubles.append(item)
+                if len(self.duplicates) < _NAMED:
+                    self.duplicates.append(item)
                 continue
             known[digest] = status | SEEN
             if not status:
                 return item
-            (self.in_doubt if status == DOUBT else self.aside).append((item.key, digest))
+            (self.in_doubt if status == DOUBT else self.set_aside).append((item.key, digest))
         self.exhausted = True
         return None
 

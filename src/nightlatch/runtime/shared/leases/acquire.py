@@ -81,7 +81,7 @@ def _try_once(
         if busy.record is None or not busy.record.grant:
             raise  # it was released meanwhile
         record = busy.record
-    takeover, unproven = _ground(store, record)
+    takeover, unproven = _judge_holder(store, record)
     if unproven:
         holder = replace(holder, unproven=", ".join(unproven[:_NAMED]))
     return _request(store, name, grant, holder, ttl, takeover, begin)
@@ -106,7 +106,7 @@ def _until_expiry(record: Record | None) -> float:
     return record.left if record and record.left is not None and record.left > 0 else clock.SLICE
 
 
-def _ground(store: Store, record: Record) -> tuple[Takeover, list[str]]:
+def _judge_holder(store: Store, record: Record) -> tuple[Takeover, list[str]]:
     """Why the lease may be taken from its holder, and which of the holder's processes cannot be proven gone. Raises
     Busy if it may not be taken."""
     from ....store import held, proof, sightings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....core import effects, statuses
 from ....errors import RunEnded, UsageError
 from ....ledger import kinds, open_for
-from ....ledger.decisions import seen as seen_of
+from ....ledger.decisions import state_of
 from ...shared import effect_records
 from ...shared.leases.lease import Lease
 from ..batches import batch
@@ -39,7 +39,7 @@ def resolve(run: RunRow, outcome: str, by: str, *, ledger: Ledger, store: Store,
     if left_behind or outcome == DONE or store.lists_begun:
         with Lease(store, run.job, ttl=store.default_ttl, wait=wait) as lease:
             current = ledger.run(run.id)
-            if current is None or seen_of(current) != seen_of(run):
+            if current is None or state_of(current) != state_of(run):
                 raise RunEnded(f"run {run.id} of {run.job} has moved on meanwhile: look at it again", current or run)
             earlier = begun.decision(store, ledger, run)
             decided, _, decider = earlier.value.partition(" ") if earlier else (outcome, "", "")
@@ -57,40 +57,40 @@ def resolve(run: RunRow, outcome: str, by: str, *, ledger: Ledger, store: Store,
                 begun.decide(lease, run.job, run.key, outcome, by, begun.doubtful_tokens(ledger, run))
     if outcome == AGAIN:
         if not left_behind and run.status == statuses.NEEDS_ATTENTION:
-            return ledger.retry(run.id, by, seen=seen_of(run))
-        ledger.resolve(run.id, statuses.FAILED, by, seen=seen_of(run))
+            return ledger.retry(run.id, by, state=state_of(run))
+        ledger.resolve(run.id, statuses.FAILED, by, state=state_of(run))
         return ledger.retry(run.id, by)
     status = statuses.SUCCEEDED if outcome == DONE else statuses.FAILED
-    return ledger.resolve(run.id, status, by, seen=seen_of(run))
+    return ledger.resolve(run.id, status, by, state=state_of(run))
 
 
 def resolve_open(
-    key: str, outcome: str, by: str, *, of_batch: str, job: str, scope: str, seen: float, store: Store, where: str,
+    key: str, outcome: str, by: str, *, of_batch: str, job: str, scope: str, began: float, store: Store, where: str,
     wait: float,
 ) -> str:  # fmt: skip
     """Decide an item of a batch, a run of `job` that another machine began, or an effect; returns its new status.
-    `where`: the store's URL. `seen`: as for `resolve_elsewhere`."""
+    `where`: the store's URL. `began`: as for `resolve_elsewhere`."""
     if of_batch:
         batch.resolve(of_batch, key, outcome, by=by, store=where, wait=wait)
         return effects.resolution(outcome, of_item=True)
     if job:
-        resolve_elsewhere(job, key, outcome, by, seen=seen, ledger=open_for(where), store=store, wait=wait)
+        resolve_elsewhere(job, key, outcome, by, began=began, ledger=open_for(where), store=store, wait=wait)
         return effects.resolution(outcome)
     return effect_records.resolve(key, outcome, by=by, scope=scope, store=where, wait=wait).status
 
 
 def resolve_elsewhere(
-    job: str, key: str, outcome: str, by: str, *, seen: float, ledger: Ledger, store: Store, wait: float
+    job: str, key: str, outcome: str, by: str, *, began: float, ledger: Ledger, store: Store, wait: float
 ) -> None:
     """Decide a run that another machine began and this ledger does not know; outcomes as for `resolve`.
 
-    `seen`: when the attempt that the person looked at began.
+    `began`: when the attempt that the person looked at began.
     """
     with Lease(store, job, ttl=store.default_ttl, wait=wait) as lease:
         listed = [one for one in lease.begun if one.key == key]
         if not listed:
             raise UsageError(f"{job} has no unfinished run with the key {key}")
-        if any(one.at != seen for one in listed):
+        if any(one.at != began for one in listed):
             raise UsageError(f"{begun.sentence(listed[-1])}: that is not the one you decided about. Look at it again")
         if outcome == DONE:
             store.settle(lease.name, lease.grant, job, key)

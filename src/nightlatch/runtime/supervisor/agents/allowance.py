@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ....ledger.writer import Records, Writer
     from ..run.spending import Spending
 
-GIVEN = ("usd", "tokens")  # the units that a vendor can cap
+CAPPED = ("usd", "tokens")  # the units that a vendor can cap
 _SHARE = 4  # a launch gets a fourth of what is left of a cap that others use too
 
 
@@ -39,10 +39,10 @@ class Allowances:
     ) -> dict[str, float]:
         """What this launch may use of each unit that has a cap, held from now on."""
         self._take_over()
-        caps = [cap for cap in self._spending.caps if cap.unit in GIVEN]
+        caps = [cap for cap in self._spending.caps if cap.unit in CAPPED]
         shared = [(self._writer.run.job, cap) for cap in caps if cap.period != "run"]
-        shared += [(EVERYTHING, cap) for cap in self._spending.everything if cap.unit in GIVEN]
-        of_item = [(cap, item_used.get(cap.unit, 0.0)) for cap in item_caps if cap.unit in GIVEN]
+        shared += [(EVERYTHING, cap) for cap in self._spending.everything if cap.unit in CAPPED]
+        of_item = [(cap, item_used.get(cap.unit, 0.0)) for cap in item_caps if cap.unit in CAPPED]
         of_run = [(cap, self._used.get(cap.unit, 0.0) + self._spending.before(cap.unit, "run") + self._held(cap.unit))
                   for cap in caps if cap.period == "run"]  # fmt: skip
         # What this launch has for itself, and what it shares with the run's other items.
@@ -54,7 +54,7 @@ class Allowances:
         def decide(taken: dict[tuple[str, str, str], int]) -> Hold | None:
             left = [(cap, cap.amount - taken[job, cap.period, cap.unit] / UNITS[cap.unit].scale) for job, cap in shared]
             left += [(cap, cap.amount - used) for cap, used in common]
-            for unit in GIVEN:
+            for unit in CAPPED:
                 whole = [cap.amount - used for cap, used in exclusive if cap.unit == unit]
                 parts = [rest if whole else rest / _SHARE for cap, rest in left if cap.unit == unit]
                 if whole or parts:
@@ -62,7 +62,7 @@ class Allowances:
             if not allowed:
                 return None
             self._number += 1
-            run, amounts = self._writer.run, {unit: int(allowed.get(unit, 0.0) * UNITS[unit].scale) for unit in GIVEN}
+            run, amounts = self._writer.run, {unit: int(allowed.get(unit, 0.0) * UNITS[unit].scale) for unit in CAPPED}
             return Hold(
                 run=run.id, attempt=run.attempt, call=self._number, job=run.job, at=self._writer.now(), calls=0,
                 usd=amounts["usd"], tokens=amounts["tokens"], fixed=amounts["usd"], output_rate=0, output=0,
@@ -84,8 +84,8 @@ class Allowances:
         if more is None:
             return (settled,)
         self._number += 1
-        used = {unit: int(amount * UNITS[unit].scale) for unit, amount in more.by_unit().items() if unit in GIVEN}
-        rest = {unit: max(getattr(hold, unit) - used[unit], 0) for unit in GIVEN}
+        used = {unit: int(amount * UNITS[unit].scale) for unit, amount in more.by_unit().items() if unit in CAPPED}
+        rest = {unit: max(getattr(hold, unit) - used[unit], 0) for unit in CAPPED}
         # Another number: one statement cannot remove and insert the same row.
         held = self._holds[launch] = replace(hold, call=self._number, at=self._writer.now(), fixed=rest["usd"], **rest)
         return settled, (HOLD, [HOLD.row(held)])

@@ -14,7 +14,7 @@ from ....ledger import kinds
 from ....ledger.agents import AGENT, AgentRow
 from ....system import durable
 from ...shared.effect_records import EffectRecords
-from .allowance import GIVEN, Allowances
+from .allowance import CAPPED, Allowances
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class AgentsAtWork:
     ) -> dict[str, Any]:
         """The key's current launch: what is known of it, and what it may use."""
         job, key, item = self._writer.run.job, str(request["key"]), str(request.get("item") or "")
-        for left in self.left(item):
+        for left in self.at_work(item):
             self.settle(left)  # an agent of the item's last try, which is being ended
         number, launch = next_launch(self._lease.store, self._ledger, job, key, again=self._again)
         row = self._ledger.agents.find(job, launch)
@@ -104,7 +104,7 @@ class AgentsAtWork:
                 used=last.used if last else Amounts(), began=last.began if last else now, changed=now,
                 ended=now if ended else None,
             )  # fmt: skip
-            total = {unit: float(amount) for unit, amount in (request.get("used") or {}).items() if unit in GIVEN}
+            total = {unit: float(amount) for unit, amount in (request.get("used") or {}).items() if unit in CAPPED}
             before = row.used.by_unit()
             more = {unit: amount - before[unit] for unit, amount in total.items() if amount > before[unit]}
             more = {unit: round(amount, 9) for unit, amount in more.items()}
@@ -133,7 +133,7 @@ class AgentsAtWork:
             **facts,
         )
 
-    def left(self, item: str | None = None) -> list[AgentRow]:
+    def at_work(self, item: str | None = None) -> list[AgentRow]:
         """Agents that still work, as far as is known: those of an item, or all."""
         with self._mutex:
             found = [row for row in self._rows.values() if row.ended is None and row.status != PREPARED]
@@ -151,13 +151,13 @@ class AgentsAtWork:
             canceller = self._cancellers.pop(row.launch, None)
         if canceller is None:
             return
-        status, note = canceller.confirmed()
+        status, note = canceller.wait_for_end()
         if status:
-            self._ended(row, status, note)
+            self._record_end(row, status, note)
         else:
             self.unconfirmed[row.handle] = note
 
-    def _ended(self, row: AgentRow, status: str, note: str) -> None:
+    def _record_end(self, row: AgentRow, status: str, note: str) -> None:
         """Record that an agent was ended by its handle, as the vendor has confirmed."""
         facts = {
             name: getattr(row, name) for name in ("launch", "item", "provider", "agent", "handle", "page", "fields")

@@ -13,7 +13,7 @@ WITHIN = 10.0  # seconds for the vendor to confirm the end
 
 
 class Canceller:
-    """The process that ends an agent. It is started at once; `confirmed` waits for it."""
+    """The process that ends an agent. It is started at once; `wait_for_end` waits for it."""
 
     def __init__(self, row: AgentRow, environment: dict[str, str], cwd: str) -> None:
         self.row = row
@@ -32,7 +32,7 @@ class Canceller:
         self._process.stdin.close()
         self._process.stdin = None
 
-    def confirmed(self) -> tuple[str, str]:
+    def wait_for_end(self) -> tuple[str, str]:
         """(status, note) as the vendor reports them; status "": the vendor did not confirm the end in time."""
         try:
             out, _ = self._process.communicate(timeout=WITHIN + 2.0)

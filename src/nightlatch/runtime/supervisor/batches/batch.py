@@ -75,10 +75,10 @@ def prepared(batch: Batch, store: str | None) -> Checkpoints:
     """The checkpoints for a run of the batch; raises if it may not be run here, or not with this key."""
     if batch.publish:
         client.check_may_act()
-    the_store, ledger = url.connect(store), open_for(url.resolve(store))
-    _check_home(the_store, ledger, batch.name)
+    connected, ledger = url.connect(store), open_for(url.resolve(store))
+    _check_home(connected, ledger, batch.name)
     _check_key(ledger, batch)
-    the_store.close()
+    connected.close()
     return Checkpoints(batch)
 
 
@@ -102,10 +102,10 @@ def resolve(
     """Decide about an item that is not done, or with key "" about all that are in doubt or set aside; returns their
     keys. Raises Busy while the batch runs."""
     status, by = effects.resolution(outcome, of_item=True), by or identity.user()
-    the_store, items = url.connect(store), open_for(url.resolve(store)).items
-    seen = items.last_change(name, key)
-    with Lease(the_store, check_name(name), ttl=the_store.default_ttl, wait=wait):
-        keys = items.resolve(name, key, status, reason=f"resolved as {outcome} by {by}", seen=seen)
+    connected, items = url.connect(store), open_for(url.resolve(store)).items
+    changed = items.last_change(name, key)
+    with Lease(connected, check_name(name), ttl=connected.default_ttl, wait=wait):
+        keys = items.resolve(name, key, status, reason=f"resolved as {outcome} by {by}", changed=changed)
     if not keys:
         which = f"item {key!r} that failed," if key else "item that"
         raise UsageError(f"there is nothing to resolve: the batch {name} has no {which} is in doubt or was set aside")
@@ -187,7 +187,7 @@ class Checkpoints:
             self._write(kinds.ITEMS_LOST, rows)
         if self._publishing:
             for digest in landed:
-                self._publishing.done(digest)
+                self._publishing.unregister_gates(digest)
 
     def do_plan(self, _: dict[str, Any]) -> dict[str, Any]:
         home = self._home.path if self._home else ""
@@ -204,7 +204,7 @@ class Checkpoints:
             if status != FAILED:  # it will not be tried again
                 self._reported.pop(digest, None)
             if status == DONE and self._publishing:
-                self._publishing.done(digest)
+                self._publishing.unregister_gates(digest)
         if self.bar and "counts" in request:
             self.bar.waiting = self.waiting()
             self.bar.update(**request["counts"])
@@ -278,7 +278,7 @@ def _write_digests(path: str, digests: Iterable[str]) -> None:
 
 def _begun_with(ledger: Ledger, batch: Batch) -> str:
     """The key template that the batch was last started with; "" if it never was."""
-    noted = ledger.noted(batch.name, kinds.BATCH_KEY)
+    noted = ledger.last_note(batch.name, kinds.BATCH_KEY)
     return str(noted.facts["key"]) if noted else ""
 
 

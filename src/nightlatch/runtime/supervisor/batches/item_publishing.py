@@ -75,7 +75,7 @@ class Publishing:
         self._under_way[item.digest] = [target.gate.url for target in targets]
         if not missing:
             return True
-        left = Workspace.left(intent["workspace"])
+        left = Workspace.left_at(intent["workspace"])
         if left is None:
             return False
         try:
@@ -89,7 +89,7 @@ class Publishing:
             left.close()
         return True
 
-    def done(self, digest: str) -> None:
+    def unregister_gates(self, digest: str) -> None:
         """Unregister the gates of an item that is done. A gate that stays registered is only sealed once more."""
         for gate in self._under_way.pop(digest, ()):
             try:

@@ -69,29 +69,29 @@ class EffectOutcome:
     result: str = ""
 
 
-def once(wanted: OnceRequest, *, store: str | None = None, screen: int = 1) -> EffectOutcome:
+def once(request: OnceRequest, *, store: str | None = None, screen: int = 1) -> EffectOutcome:
     """Do the effect unless it is done. Raises InDoubt when nobody knows whether it was done, Busy while another process
     does it.
 
     Needs its own process, as `Supervision` does.
     """
-    return _Once(wanted, store, screen).go()
+    return _Once(request, store, screen).go()
 
 
 class _Once:
-    def __init__(self, wanted: OnceRequest, store: str | None, screen: int) -> None:
-        self.wanted, self.screen = wanted, screen  # `screen`: where the command's output is shown
+    def __init__(self, request: OnceRequest, store: str | None, screen: int) -> None:
+        self.request, self.screen = request, screen  # `screen`: where the command's output is shown
         self.store = url.connect(store)
         self.named = store  # as the user named it, for Nightlatch commands that the command runs
-        self.records = EffectRecords(self.store, open_for(url.resolve(store)), wanted.scope, wanted.key)
+        self.records = EffectRecords(self.store, open_for(url.resolve(store)), request.scope, request.key)
         self.started = clock.now()
         self.doubtful: Effect | None = None  # the effect, if this call left it in doubt
         self.ended_by_request = False  # a signal asked the command to end
-        self.grace = min(GRACE, wanted.timeout)
+        self.grace = min(GRACE, request.timeout)
         self.hidden = redaction.secrets(os.environ)  # redacted in all that is shown or recorded
 
     def go(self) -> EffectOutcome:
-        with Supervision(self.wanted.command, self.store.folder, captured=(1,)) as self.supervision:
+        with Supervision(self.request.command, self.store.folder, captured=(1,)) as self.supervision:
             skipped = self._look()
             if skipped:
                 return skipped
@@ -103,48 +103,48 @@ class _Once:
 
     def _look(self) -> EffectOutcome | None:
         """Look before taking the lease: most calls of a repeated batch end here."""
-        done, recorded = self.records.peek(self.wanted.input)
+        done, recorded = self.records.peek(self.request.input)
         if done:
-            return _skipped(self.wanted.key, done.value, done.at)
+            return _skipped(self.request.key, done.value, done.at)
         if (
             recorded
             and recorded.status == IN_DOUBT
-            and not self.wanted.probe
+            and not self.request.probe
             and not self.records.ledger_is_per_machine
         ):
             raise self._doubt(recorded)  # (a ledger per machine may be out of date: then the store decides)
         return None
 
     def _hold(self) -> Lease:
-        store, wanted = self.store, self.wanted
+        store, request = self.store, self.request
         try:
-            return self.supervision.hold(store, self.records.lease_name, ttl=store.default_ttl, wait=wanted.wait)
+            return self.supervision.hold(store, self.records.lease_name, ttl=store.default_ttl, wait=request.wait)
         except Nested:
             raise
         except Busy as busy:
-            raise Busy(f"the effect {self.wanted.key} is being done right now: {busy}", busy.record) from None
+            raise Busy(f"the effect {self.request.key} is being done right now: {busy}", busy.record) from None
 
     def _do_under_lease(self, lease: Lease) -> EffectOutcome:
-        recorded = self.records.look(lease, self.wanted.input)
+        recorded = self.records.look(lease, self.request.input)
         if recorded and recorded.status == IN_DOUBT:
             recorded = self._probe(lease, recorded)
         if recorded and recorded.status == DONE:
-            return _skipped(self.wanted.key, recorded.result, recorded.changed, recorded)
+            return _skipped(self.request.key, recorded.result, recorded.changed, recorded)
         # The command may act until its end is certain: its timeout, and then the grace before SIGKILL. Both count
         # from here, however long the store takes.
-        limit = clock.now() + self.wanted.timeout
+        limit = clock.now() + self.request.timeout
         effect = self.records.begin(
             lease,
             recorded,
-            command=self.hidden.text(" ".join(self.wanted.command)),
-            input=self.wanted.input,
-            lasting=self.wanted.timeout + self.grace,
+            command=self.hidden.text(" ".join(self.request.command)),
+            input=self.request.input,
+            lasting=self.request.timeout + self.grace,
         )
         report, printed = self._act(limit)
         try:
             return self._record(lease, effect, report, printed)
         except InDoubt:
-            if self.doubtful is None or not self.wanted.probe or self.ended_by_request:
+            if self.doubtful is None or not self.request.probe or self.ended_by_request:
                 raise
             return self._probe_at_once(lease, self.doubtful)
 
@@ -168,7 +168,7 @@ class _Once:
         A probe finds what has arrived. So its "done" counts at once, and its "not done" only when a killed client's
         request can no longer be under way.
         """
-        if not self.wanted.probe:
+        if not self.request.probe:
             raise self._doubt(recorded)
         try:
             with Interruptible() as signals:
@@ -179,28 +179,28 @@ class _Once:
             raise self._doubt(recorded, unknown)
         lease.check()
         status = DONE if code == _DONE_BY_PROBE else FAILED
-        probe = self.hidden.text(" ".join(self.wanted.probe))
+        probe = self.hidden.text(" ".join(self.request.probe))
         return self.records.decide(lease, recorded, status, by=f"probe: {probe} exited with {code}")
 
     def _await_final_answer(self, lease: Lease, recorded: Effect, signals: Interruptible) -> tuple[int, str]:
         """Repeat `_run_probe` until its answer is final; returns that. Raises InDoubt if it takes longer than we may
         wait."""
-        pause, until = FIRST_PAUSE, self.started + self.wanted.wait
+        pause, until = FIRST_PAUSE, self.started + self.request.wait
         if recorded.deadline == recorded.changed:  # its command's end was noticed late, usually just now
-            until = max(until, clock.now() + self.wanted.settling)
+            until = max(until, clock.now() + self.request.settling)
         while True:
             probed_at = clock.now()
-            unsettled = recorded.deadline + self.wanted.settling - self.store.clock()
+            unsettled = recorded.deadline + self.request.settling - self.store.clock()
             code, unknown = self._run_probe(lease, signals)
             if code == _DONE_BY_PROBE or unsettled <= 0:
                 return code, unknown
-            seen, left = unknown or "the probe does not see it", duration.show(max(unsettled, 1.0))
+            answer, left = unknown or "the probe does not see it", duration.show(max(unsettled, 1.0))
             if probed_at + unsettled > until + 0.1:
-                early = f"{seen}, but its request may be under way for another {left}"
+                early = f"{answer}, but its request may be under way for another {left}"
                 raise self._doubt(recorded, f"{early}: run it again then, or with --wait")
             if pause == FIRST_PAUSE:
                 print(
-                    f"nightlatch: the effect {recorded.key} is in doubt: {recorded.reason}; {seen}, but its request "
+                    f"nightlatch: the effect {recorded.key} is in doubt: {recorded.reason}; {answer}, but its request "
                     f"may be under way for another {left}. Waiting; Ctrl-C leaves it in doubt",
                     file=sys.stderr,
                 )
@@ -213,22 +213,22 @@ class _Once:
         env = self.supervision.environment() | self._environment()
         signals.postpone()
         before = tree.descendants(os.getpid())
-        self.supervision.warden.beside(True)
+        self.supervision.warden.supervisor_works(True)
         try:
-            running = program.start(self.wanted.probe, env=env)
+            running = program.start(self.request.probe, env=env)
             try:
                 signals.resume()
-                code, _, _ = running.finish(self.wanted.timeout)
+                code, _, _ = running.finish(self.request.timeout)
             except BaseException:
                 running.end()
                 raise
             finally:
                 tree.kill_since(before)
-                self.supervision.warden.beside(False)
+                self.supervision.warden.supervisor_works(False)
         except program.Unfinished as unfinished:
             return -1, f"the probe did not end ({unfinished})"
         except OSError as error:
-            raise UsageError(f"the probe {self.wanted.probe[0]!r} cannot be run: {error.strerror}") from error
+            raise UsageError(f"the probe {self.request.probe[0]!r} cannot be run: {error.strerror}") from error
         if code in (_DONE_BY_PROBE, _NOT_DONE_BY_PROBE):
             return code, ""
         return code, f"the probe does not know (exit code {code}; 0 is done, 1 is not)"
@@ -238,7 +238,7 @@ class _Once:
     def _environment(self) -> dict[str, str]:
         """Variables for the command and the probe. The idempotency key depends only on scope and key, so that a server
         gets the same one at every try."""
-        key, scope = self.wanted.key, self.wanted.scope
+        key, scope = self.request.key, self.request.scope
         own = {"NIGHTLATCH_KEY": key, "NIGHTLATCH_IDEMPOTENCY_KEY": rules.idempotency_key(key, scope)}
         return self.store_env | own
 
@@ -285,8 +285,8 @@ class _Once:
                 if report.signal and not ended_by:
                     ended_by = f"signal {report.signal}"
                 self.ended_by_request = report.why == warden.SIGNALLED or exit_code == _INTERRUPTED
-                status, reason = rules.judge(exit_code, ended_by, self.wanted.not_done)
-                message = f"{self.wanted.command[0]} {report.leftovers}" if report.leftovers else ""
+                status, reason = rules.judge(exit_code, ended_by, self.request.not_done)
+                message = f"{self.request.command[0]} {report.leftovers}" if report.leftovers else ""
             case _:
                 status, reason = IN_DOUBT, "its warden was killed"
         result = printed.decode(errors="backslashreplace") if status == DONE else ""
@@ -294,8 +294,8 @@ class _Once:
             ended = self.records.finish(lease, effect, status, exit_code=exit_code, result=result, reason=reason)
         except (StaleToken, LeaseLost, StoreUnreachable) as unable:
             raise InDoubt(
-                f"the effect {self.wanted.key} has ended ({reason or 'exit code 0'}), which could not be recorded, so "
-                f"it is in doubt: {unable}. Look, then: {hint(self.wanted.scope, self.wanted.key)}"
+                f"the effect {self.request.key} has ended ({reason or 'exit code 0'}), which could not be recorded, so "
+                f"it is in doubt: {unable}. Look, then: {hint(self.request.scope, self.request.key)}"
             ) from None
         if status == IN_DOUBT:
             self.doubtful = ended
@@ -303,7 +303,7 @@ class _Once:
         return EffectOutcome(status=status, exit_code=exit_code, message=message or reason, effect=ended, result=result)
 
     def _doubt(self, effect: Effect, more: str = "") -> InDoubt:
-        probe = "" if self.wanted.probe else ", or run it again with --probe CMD (exit 0: done, 1: not done)"
+        probe = "" if self.request.probe else ", or run it again with --probe CMD (exit 0: done, 1: not done)"
         return InDoubt(f"{doubt_message(effect, more)}{probe}")
 
 

@@ -45,13 +45,13 @@ def supervise(
     where, wait_seconds = url.resolve(store), duration.parse(wait, what="wait")
     scheme = url.scheme_of(where)
     # A large database driver is loaded after the warden is forked, which does not need it.
-    the_store = None if scheme and scheme.large else url.connect(where)
-    with Supervision(argv, the_store.folder if the_store else url.folder_of(where)) as supervision:
-        the_store = the_store or url.connect(where)
+    connected = None if scheme and scheme.large else url.connect(where)
+    with Supervision(argv, connected.folder if connected else url.folder_of(where)) as supervision:
+        connected = connected or url.connect(where)
         from ...shared.leases.lease import ttl_seconds
 
-        seconds, declared = ttl_seconds(ttl, the_store), _gates(gates)
-        supervision.hold(the_store, name, ttl=seconds, wait=wait_seconds, gates=declared)
+        seconds, declared = ttl_seconds(ttl, connected), _gates(gates)
+        supervision.hold(connected, name, ttl=seconds, wait=wait_seconds, gates=declared)
         # Nightlatch commands in the command must use the same store.
         supervision.start(supervision.environment() | supervision.store_environment(store))
         report = supervision.last_report()

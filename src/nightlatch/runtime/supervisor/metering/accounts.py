@@ -66,12 +66,12 @@ class Accounts:
         self.called = False  # the gateway has answered a client
         self.has_login = False  # a client has used its own login, not a key that we know
         self.refusals = 0
-        self.defied = 0  # refused calls that began after the first refusal
+        self.ignored_refusals = 0  # refused calls that began after the first refusal
         self.refused_at = 0.0
         self.refused = ""  # why the first call was refused, for people
         self.unpriced = ""  # why the first call was refused for another reason than a cap
         self.is_capped = bool(self._caps.of_job or self._caps.of_items or self._caps.of_everything)
-        self._caps_seen = self._caps.of_job
+        self._known_caps = self._caps.of_job
         self._room_is_stale = False
         self._recover()
 
@@ -79,7 +79,7 @@ class Accounts:
     def is_metering(self) -> bool:
         """Has a call of this attempt been charged, or may one be? Calls in flight count: a client may report its usage
         before the call is settled."""
-        return bool(self._book.settled or self._book.flying)
+        return bool(self._book.settled or self._book.in_flight)
 
     def _recover(self) -> None:
         """Count calls that earlier attempts of the run left in flight."""
@@ -125,16 +125,16 @@ class Accounts:
         self._do_settle(message | {"rows": []})
 
     def _do_settle(self, message: dict[str, Any]) -> None:
-        flying = self._book.land(message["id"])
-        if flying:
-            self._book.settle(flying.hold, message["rows"])
+        in_flight = self._book.land(message["id"])
+        if in_flight:
+            self._book.settle(in_flight.hold, message["rows"])
         if self._waiting:
             self.serve()
 
     def _do_doubt(self, message: dict[str, Any]) -> None:
-        flying = self._book.land(message["id"])
-        if flying:
-            self._book.doubt(flying, message["known"])
+        in_flight = self._book.land(message["id"])
+        if in_flight:
+            self._book.doubt(in_flight, message["known"])
         if self._waiting:
             self.serve()
 
@@ -146,14 +146,14 @@ class Accounts:
         if not self.refused:
             self.refused, self.refused_at = why, clock.now()
         elif at > self.refused_at:
-            self.defied += 1
+            self.ignored_refusals += 1
 
     # ── hold ──
 
     def serve(self) -> None:
         """Answer the calls that wait, in turn: one that does not fit yet keeps the later ones waiting too."""
-        if self._caps.of_job != self._caps_seen:  # a person has changed the caps
-            self._caps_seen, self.refused, self.refusals, self.defied = self._caps.of_job, "", 0, 0
+        if self._caps.of_job != self._known_caps:  # a person has changed the caps
+            self._known_caps, self.refused, self.refusals, self.ignored_refusals = self._caps.of_job, "", 0, 0
             self._room_is_stale = True
         while self._waiting:
             if not self._lease.is_sure:  # calls are frozen, as the command is, until a renewal is confirmed
@@ -179,7 +179,7 @@ class Accounts:
     @property
     def room_is_stale(self) -> bool:
         """Does the gateway have outdated figures? Something else than its own calls has changed them."""
-        if self._caps.of_job != self._caps_seen:
+        if self._caps.of_job != self._known_caps:
             self.serve()
         return self._room_is_stale
 
@@ -212,7 +212,7 @@ class Accounts:
             output = fit(call, left)
             ample = min(call.wanted, max(AMPLE, call.lowest))
             short = output is None or output < ample
-            if short and self._book.flying and self._caps.fits_later(call, left):
+            if short and self._book.in_flight and self._caps.fits_later(call, left):
                 not_held["answer"] = None
             elif (output is None or is_lowered(call, output)) and not call.counted:
                 not_held["answer"] = {"count": True}
@@ -284,11 +284,11 @@ class Accounts:
             if call["id"] > self.last:  # the gateway granted it, and was killed before it could report that
                 self.take(call)
         self._waiting.clear()
-        for number in list(self._book.flying):
-            flying = self._book.land(number)
-            assert flying
-            self._book.doubt(flying, None)
+        for number in list(self._book.in_flight):
+            in_flight = self._book.land(number)
+            assert in_flight
+            self._book.doubt(in_flight, None)
 
     @property
     def held(self) -> int:
-        return len(self._book.flying)
+        return len(self._book.in_flight)

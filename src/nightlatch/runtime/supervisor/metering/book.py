@@ -52,7 +52,7 @@ class Book:
         self._writer, self._holds, self._taken, self._report = writer, holds, taken, report
         self._before: dict[str, int] = dict(taken)
         self._by_item: dict[str, dict[str, int]] = {}
-        self.flying: dict[int, InFlight] = {}
+        self.in_flight: dict[int, InFlight] = {}
         self._landed: list[InFlight] = []  # not written yet, so what is held for them is not free
         self._held = dict.fromkeys(METERED, 0)  # for calls in flight and landed ones
         self._unrecorded: dict[int, InFlight] = {}  # calls, by number, that the ledger does not know at all
@@ -82,8 +82,8 @@ class Book:
         return self.taken(unit) - self._before[unit]
 
     def taken_by(self, item: str, unit: str) -> int:
-        flying = [*self.flying.values(), *self._landed, *(self._writing[1] if self._writing else ())]
-        own: int = sum(one.amount(unit) for one in flying if one.hold.item == item)
+        in_flight = [*self.in_flight.values(), *self._landed, *(self._writing[1] if self._writing else ())]
+        own: int = sum(one.amount(unit) for one in in_flight if one.hold.item == item)
         return own + (self._by_item[item][unit] if item in self._by_item else 0)
 
     @property
@@ -98,27 +98,27 @@ class Book:
 
     # ── a call ──
 
-    def hold(self, flying: InFlight, *, recorded: bool) -> None:
+    def hold(self, in_flight: InFlight, *, recorded: bool) -> None:
         """Count a call as in flight. `recorded`: its hold is in the ledger already."""
-        number = self._last = flying.hold.call
-        self.flying[number] = flying
+        number = self._last = in_flight.hold.call
+        self.in_flight[number] = in_flight
         for unit in METERED:
-            self._held[unit] += flying.amount(unit)
+            self._held[unit] += in_flight.amount(unit)
         if not recorded:
-            self._unrecorded[number] = flying
+            self._unrecorded[number] = in_flight
         self._write_at = min(self._write_at, clock.now() + _TOGETHER)
 
     def land(self, number: int) -> InFlight | None:
         """A call has ended; returns it, or None if it was not in flight."""
-        flying = self.flying.pop(number, None)
-        if flying:
-            self._landed.append(flying)
-        return flying
+        in_flight = self.in_flight.pop(number, None)
+        if in_flight:
+            self._landed.append(in_flight)
+        return in_flight
 
-    def doubt(self, flying: InFlight, known: int | None) -> None:
+    def doubt(self, in_flight: InFlight, known: int | None) -> None:
         """Nobody saw the call's end. `known`: what its input costs, in billionths of a dollar."""
-        known = None if known is None else known + flying.fee
-        self.doubt_of(flying.hold, seconds=clock.now() - flying.began, known=known)
+        known = None if known is None else known + in_flight.fee
+        self.doubt_of(in_flight.hold, seconds=clock.now() - in_flight.began, known=known)
 
     def doubt_of(self, hold: Hold, *, seconds: float, known: int | None = None) -> None:
         usd = in_doubt(fixed=hold.fixed, output_rate=hold.output_rate, output=hold.output, most=hold.usd,
@@ -196,7 +196,7 @@ class Book:
         self._write_at = float("inf")
         verbs, landed, unrecorded = self._unwritten + self._verbs(), self._landed, list(self._unrecorded)
         if verbs or unrecorded:
-            held = [flying.hold for number in unrecorded if (flying := self.flying.get(number))]
+            held = [in_flight.hold for number in unrecorded if (in_flight := self.in_flight.get(number))]
             self._unwritten, self._landed = [], []
             self._writing = verbs, landed, unrecorded
             self._written.acquire()

@@ -65,8 +65,8 @@ class Caps:
 
     def fits_later(self, call: Call, left: dict[str, int]) -> bool:
         """Would the call fit if this run's calls in flight turned out to cost nothing?"""
-        flying = self._book.flying.values()
-        later = {unit: rest + sum(one.amount(unit) for one in flying) for unit, rest in left.items()}
+        in_flight = self._book.in_flight.values()
+        later = {unit: rest + sum(one.amount(unit) for one in in_flight) for unit, rest in left.items()}
         return fit(call, later) is not None
 
 

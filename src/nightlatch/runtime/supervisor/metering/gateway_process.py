@@ -33,7 +33,7 @@ _QUICK, _TIMES = 2.0, 5  # a gateway that ends so often, after fewer seconds tha
 _MORE, _MOMENT = 20, 60.0  # so many refusals, or seconds, after its first refusal a command is ended
 _READ = 1 << 16
 _AFTER = 0.05  # seconds until the gateway starts, unless a call comes earlier: the command's own start goes first
-_LAST_WORDS = 5.0  # seconds for the gateway's last settlements
+_SETTLE_TIMEOUT = 5.0  # seconds for the gateway's last settlements
 
 
 class GatewayProcess:
@@ -178,7 +178,7 @@ class GatewayProcess:
     def overdue(self, now: float, grace: float) -> tuple[str, str, float] | None:
         """(status, reason, grace) if the command has to end: its budget is spent, and it does not stop calling."""
         accounts = self._accounts
-        if not accounts.refused or (accounts.defied < _MORE and now < accounts.refused_at + _MOMENT):
+        if not accounts.refused or (accounts.ignored_refusals < _MORE and now < accounts.refused_at + _MOMENT):
             return None
         return statuses.OVER_BUDGET, accounts.refused, grace
 
@@ -200,7 +200,7 @@ class GatewayProcess:
         elif accounts.is_capped and not reported.used:
             reported.unmetered = "no call to a model was metered: its budget was not counted"
 
-    def cut(self) -> None:
+    def end_at_once(self) -> None:
         """End the gateway, and with it all streams, at once; as when the lease is lost."""
         self._closed = True
         if self._pipe >= 0:
@@ -217,7 +217,7 @@ class GatewayProcess:
         self._receive()
         self._unsent += b'{"do":"end"}\n'
         self._send()
-        deadline = clock.now() + _LAST_WORDS
+        deadline = clock.now() + _SETTLE_TIMEOUT
         poll = select.poll()
         poll.register(self._pipe, select.POLLIN)
         # If no client has called, the gateway has nothing to send: do not wait for one that has only just started.
@@ -225,5 +225,5 @@ class GatewayProcess:
             poll.poll(left * 1000 + 1)
             if not self._receive():
                 break
-        self.cut()
+        self.end_at_once()
         self._listening.close()

@@ -70,13 +70,13 @@ def into(path: str, source: Source) -> str:
     work = Worktree(path, config=remote.config if remote else "")
     local_ref, tracking_ref = f"refs/heads/{source.branch}", f"refs/remotes/origin/{source.branch}"
     try:
-        _must(work, "init", "--quiet")
-        _must(work, "symbolic-ref", "HEAD", local_ref)
+        _run_git(work, "init", "--quiet")
+        _run_git(work, "symbolic-ref", "HEAD", local_ref)
         if source.local:
             objects = os.path.join(path, ".git", "objects", "info", "alternates")
             durable.replace(objects, os.fsencode(os.path.join(source.local, "objects")) + b"\n")
         for name, text in _settings(url, source.branch, local_ref, tracking_ref):
-            _must(work, "config", name, text)
+            _run_git(work, "config", name, text)
         with open(os.path.join(path, ".git", "config"), "rb") as file:
             git_guard.make(path, guard_of(path), file.read())
         code, _, stderr = work.fetch_into(url, local_ref, tracking_ref, timeout=_TIMEOUT)
@@ -87,7 +87,7 @@ def into(path: str, source: Source) -> str:
                 f"{without_password(url)} could not be cloned ({_last_line(stderr)}). Check the address and that you "
                 f"may read it: git ls-remote {without_password(url)}"
             )
-        _must(work, "checkout", "--quiet", "--no-track", "-B", source.branch, tracking_ref)
+        _run_git(work, "checkout", "--quiet", "--no-track", "-B", source.branch, tracking_ref)
     except program.Unfinished as error:
         raise GateUnreachable(f"{without_password(url)} could not be cloned: {error}. Try again") from error
     return work.tip()
@@ -141,7 +141,7 @@ def _settings(url: str, branch: str, local_ref: str, tracking_ref: str) -> list[
     ]
 
 
-def _must(work: Worktree, *words: str) -> None:
+def _run_git(work: Worktree, *words: str) -> None:
     code, _, stderr = work.run(*words)
     if code:
         raise GateUnreachable(f"the workspace {work.folder} could not be made: git {words[0]}: {_last_line(stderr)}")
@@ -149,4 +149,4 @@ def _must(work: Worktree, *words: str) -> None:
 
 def _last_line(stderr: str) -> str:
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    return lines[-1].removeprefix("fatal: ") if lines else "git said nothing"
+    return lines[-1].removeprefix("fatal: ") if lines else "git printed nothing"

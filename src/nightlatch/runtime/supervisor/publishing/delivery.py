@@ -83,7 +83,7 @@ class Delivery:
         done = None if self._job.again else (self._job.name, run.key)
         return Publisher(lease=lease, run=run.id, job=self._job.name, done=done, attempt=run.attempt)
 
-    def kept(self, reason: str) -> str:
+    def with_workspace(self, reason: str) -> str:
         """The reason of an unsuccessful run, with the path of its workspace."""
         if not self.workspace:
             return reason

@@ -15,7 +15,7 @@ from ....errors import Conflict
 from ....ledger import kinds
 from ....system import durable, treecopy
 from . import workspace as workspaces
-from .publish import left
+from .publish import earlier_intents
 from .targets import CommandFolder, PushTarget
 from .workspace import Workspace
 
@@ -79,7 +79,7 @@ def land(
     for target in missing:
         if target.moved(plans[target.gate.url]):
             raise Conflict(f"{target.gate.url} was written to by another run after the plan was made. {again}")
-    old = Workspace.left(path)
+    old = Workspace.left_at(path)
     if old is None:
         raise Conflict(f"the workspace of the plan is gone, or in use, so nothing is published. {again}")
     stage = os.path.join(durable.private_folder(os.path.join(publisher.lease.store.folder, "staged")), run.id)
@@ -88,7 +88,7 @@ def land(
     try:
         for target in missing:
             facts = plans[target.gate.url]
-            same = target.restored(facts, old) if isinstance(target, PushTarget) else target.staged(facts, old, stage)
+            same = target.restore(facts, old) if isinstance(target, PushTarget) else target.copy_to(facts, old, stage)
             if not same:
                 what = facts.get("from") or "its commit"
                 raise Conflict(f"{what} was changed in the workspace after the plan was made. {again}")
@@ -106,7 +106,7 @@ def _missing(
 ) -> list[Target]:
     """The targets where the plan has not landed yet. What an earlier approved attempt has published is adopted."""
     run = writer.run
-    intents, outcomes = left(ledger, run.id)
+    intents, outcomes = earlier_intents(ledger, run.id)
     fresh: Workspace | None = None
     missing: list[Target] = []
     try:
@@ -136,5 +136,5 @@ def _landed(target: Target, intent: Facts, fresh: Workspace | None) -> str:
 
 def _remove(path: str) -> None:
     workspaces.unpin(path)
-    if found := Workspace.left(path):
+    if found := Workspace.left_at(path):
         found.remove()

@@ -93,7 +93,7 @@ class Publication:
         and the earlier workspace is here and unchanged, that part is published from there, unless something newer has
         landed at its targets. Otherwise the work is done again.
         """
-        intents, outcomes = left(ledger, writer.run.id)
+        intents, outcomes = earlier_intents(ledger, writer.run.id)
         if any(target.gate.url not in intents for target in self.targets):
             return ""
         missing, replaced_note = [], ""
@@ -117,7 +117,7 @@ class Publication:
         overtaken = any(target.overtaken(intents[target.gate.url]) for target in missing)
         if kinds.NOT_PUBLISHED in outcomes.values() or len(paths) > 1 or overtaken:
             return ""
-        old = Workspace.left(*paths)
+        old = Workspace.left_at(*paths)
         if old is None:
             return ""
         try:
@@ -168,7 +168,7 @@ def land(
     return done
 
 
-def left(ledger: Ledger, run: str, by: str | None = None) -> tuple[dict[str, Facts], dict[str, str]]:
+def earlier_intents(ledger: Ledger, run: str, by: str | None = None) -> tuple[dict[str, Facts], dict[str, str]]:
     """(intents, outcomes), both by target: the newest intent since the run last succeeded, and what became of it."""
     intents: dict[str, Facts] = {}
     outcomes: dict[str, str] = {}

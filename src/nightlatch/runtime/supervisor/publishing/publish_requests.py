@@ -13,7 +13,7 @@ from ....errors import Error, LeaseLost, StaleToken, Stop, UsageError
 from ....ledger import kinds
 from ....system import clock
 from ...shared.replies import DeferredReply
-from .publish import land, left
+from .publish import earlier_intents, land
 from .requested_targets import RequestedPush, RequestedReplace
 from .targets import CommandFolder, Publisher
 from .workspace import enclosing
@@ -125,7 +125,7 @@ class PublishRequests:
         with self._mutex:
             if self._earlier is None:
                 # Read before this attempt writes its first intent, so only earlier attempts are in it.
-                self._earlier = left(self._ledger, self._writer.run.id, BY)
+                self._earlier = earlier_intents(self._ledger, self._writer.run.id, BY)
         intents, outcomes = self._earlier
         return intents.get(url), outcomes.get(url, "")
 

@@ -122,13 +122,13 @@ class ReplaceTarget:
         last = landings[-1] if landings else None
         return {"over": str(last.mark.token) if last else "", "landed": last.digest if last else ""}
 
-    def staged(self, plan: Facts, left: Workspace, stage: str) -> bool:
+    def copy_to(self, plan: Facts, earlier: Workspace, stage: str) -> bool:
         """Copy the planned content to `stage`, where no process in the workspace can change it; False if the copy is
         not what the plan names."""
         target = os.path.join(stage, self.source.rstrip("/"))
         os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
         try:
-            with _opened(left.path, plan["from"]) as fd:
+            with _opened(earlier.path, plan["from"]) as fd:
                 if os.path.isdir(fd):
                     treecopy.copy(fd, target)
                 else:
@@ -160,10 +160,10 @@ class ReplaceTarget:
                 return False
         return os.path.exists(self.gate.path) and fingerprint.of(self.gate.path) == digest
 
-    def intact(self, facts: Facts, left: Workspace) -> bool:
+    def intact(self, facts: Facts, earlier: Workspace) -> bool:
         """Is the content unchanged in the workspace that an earlier attempt left?"""
         try:
-            with _opened(left.path, facts["from"]) as fd:
+            with _opened(earlier.path, facts["from"]) as fd:
                 return fingerprint.of(fd) == facts["sha256"]
         except NothingToPublish:
             return False
@@ -207,17 +207,17 @@ class PushTarget:
 
     def planned(self, workspace: Workspace, publisher: Publisher) -> Facts:
         """The commit that is to be pushed once it is approved."""
-        return {"commit": self._committed(workspace, publisher), "base": workspace.commit}
+        return {"commit": self._commit_changes(workspace, publisher), "base": workspace.commit}
 
     def moved(self, plan: Facts) -> bool:
         """Never: a push replaces nothing. It follows the branch, or is a conflict."""
         return False
 
-    def restored(self, plan: Facts, left: Workspace) -> bool:
+    def restore(self, plan: Facts, earlier: Workspace) -> bool:
         """Make the plan's commit the tip again; False if the files differ from it. (The tip may be the same files with
         the trailers of a push that did not happen.)"""
-        work = self._left_in(left)
-        left.commit = plan["base"]
+        work = self._earlier_repository(earlier)
+        earlier.commit = plan["base"]
         if not plan["commit"]:
             return True
         trees = [work.run("rev-parse", "--verify", "--quiet", f"{one}^{{tree}}") for one in ("HEAD", plan["commit"])]
@@ -226,7 +226,7 @@ class PushTarget:
         work.set_tip(plan["commit"])
         return True
 
-    def _committed(self, workspace: Workspace | CommandFolder, publisher: Publisher) -> str:
+    def _commit_changes(self, workspace: Workspace | CommandFolder, publisher: Publisher) -> str:
         """Commit what the command left uncommitted; returns the tip, "" if there is no commit at all."""
         work = self._work(workspace)
         message = f"{publisher.job}: changes of run {publisher.run}\n\nThe command left them uncommitted."
@@ -237,7 +237,7 @@ class PushTarget:
 
     def describe(self, workspace: Workspace | CommandFolder, publisher: Publisher) -> Facts:
         """The tip, with its trailers added here: the push changes the commit only if it has to rebase it."""
-        tip = self._committed(workspace, publisher)
+        tip = self._commit_changes(workspace, publisher)
         if not tip:
             return {"commit": "", "base": ""}
         work = self._work(workspace)
@@ -290,9 +290,9 @@ class PushTarget:
         for paragraph in found.split("\n\n"):
             yield dict(_TRAILER.findall(paragraph))
 
-    def intact(self, facts: Facts, left: Workspace) -> bool:
-        work = self._left_in(left)
-        left.commit = facts["base"]
+    def intact(self, facts: Facts, earlier: Workspace) -> bool:
+        work = self._earlier_repository(earlier)
+        earlier.commit = facts["base"]
         code, tip, _ = work.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         return code == 0 and tip == facts["commit"] and not work.run("status", "--porcelain")[1]
 
@@ -307,9 +307,9 @@ class PushTarget:
             guard=workspace.guard,
         )
 
-    def _left_in(self, left: Workspace) -> Any:
+    def _earlier_repository(self, earlier: Workspace) -> Any:
         """The repository of an earlier attempt. Its processes are gone, so their git locks are removed."""
-        work = self._work(left)
+        work = self._work(earlier)
         work.remove_locks()
         return work
 

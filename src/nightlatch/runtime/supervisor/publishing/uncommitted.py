@@ -20,20 +20,20 @@ def commit(work: Worktree, message: str) -> None:
         raise NothingToPublish(
             f"nothing was published: {', '.join(unmerged)} has conflicts of a merge that the command left unfinished"
         )
-    _must(work, "add", "--all")
+    _run_git(work, "add", "--all")
     if nested := _nested_repositories(work):
         raise NothingToPublish(
             f"nothing was published: {', '.join(nested)} is a repository inside the workspace's repository, so its "
             f"files would be missing. Let the command remove its .git, or add it as a submodule"
         )
-    _must(work, "commit", "--quiet", "-m", message)
+    _run_git(work, "commit", "--quiet", "-m", message)
 
 
 def _nested_repositories(work: Worktree) -> list[str]:
     """Added repositories that are not submodules. Git adds only the id of their commit, and no remote has their
     files (a submodule has a remote)."""
     words = ("diff", "--cached", "--raw", "--no-renames", "--diff-filter=AT", "--ignore-submodules=none", "-z")
-    fields = iter(_must(work, *words).split("\0"))
+    fields = iter(_run_git(work, *words).split("\0"))
     added = [path for modes, path in zip(fields, fields, strict=False) if modes.split()[1] == _SUBMODULE]
     if not added:
         return []
@@ -42,7 +42,7 @@ def _nested_repositories(work: Worktree) -> list[str]:
     return [path for path in added if path not in submodules]
 
 
-def _must(work: Worktree, *words: str) -> str:
+def _run_git(work: Worktree, *words: str) -> str:
     code, out, stderr = work.run(*words)
     if code:
         raise NothingToPublish(f"what the command left could not be committed: {(stderr or out).strip()}")

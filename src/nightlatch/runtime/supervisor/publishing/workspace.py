@@ -59,7 +59,7 @@ class Workspace:
         return workspace
 
     @classmethod
-    def left(cls, path: str) -> Workspace | None:
+    def left_at(cls, path: str) -> Workspace | None:
         """The workspace that an earlier attempt left at `path`; None if it is gone or in use."""
         try:
             return cls(path)
@@ -141,7 +141,7 @@ def _pin_of(path: str) -> str:
 
 
 def _remove_unused(path: str, dry: bool) -> bool:
-    unused = Workspace.left(path)
+    unused = Workspace.left_at(path)
     if unused is None:
         return False
     if dry:

@@ -18,7 +18,7 @@ from ....system import clock
 from ....system.durable import private_folder
 from ....system.warden_messages import Ended
 from ...shared.job import definition
-from ..backoff import patiently, pause_seconds
+from ..backoff import pause_seconds, until_recorded
 from . import went_in
 from .attend import Attendance
 from .begin import end_begun
@@ -64,12 +64,12 @@ class SealedAttempt:
 
             ping.begin(self.job.ping)
         if self.start.publishes:
-            self._guarded(self._land_plan)
+            self._guard(self._land_plan)
         elif self.start.edited:
-            self._guarded(self._refuse_edited)
+            self._guard(self._refuse_edited)
         elif self._prepare():
-            self._guarded(lambda: self._work(started))
-            self._guarded(self._end_agents)
+            self._guard(lambda: self._work(started))
+            self._guard(self._end_agents)
             self._publish()
         return self._settle(clock.now() - started)
 
@@ -102,7 +102,7 @@ class SealedAttempt:
                 if self.recovered:
                     self.ending.take(Ended())
 
-        self._guarded(prepare)
+        self._guard(prepare)
         return not self.ending.over
 
     # ── work ──
@@ -126,7 +126,7 @@ class SealedAttempt:
             checkpoints=checkpoints,
             where=self.start.where,
         )
-        self.attendance.holds(self.claim is not None and self.claim.holding)
+        self.attendance.set_holding(self.claim is not None and self.claim.holding)
         self.attendance.run(started)
 
     def _end_agents(self) -> None:
@@ -140,19 +140,19 @@ class SealedAttempt:
 
     def _publish(self) -> None:
         """Publish the result, if there is one; nothing of the command is left that could still change it."""
-        if not self.delivery or self._judged()[0] != statuses.SUCCEEDED:
+        if not self.delivery or self._judge()[0] != statuses.SUCCEEDED:
             return
         if self.claim and self.claim.holding and not self.recovered:
-            self._guarded(self._hold_writes)
+            self._guard(self._hold_writes)
         else:
-            self._guarded(self.delivery.publish)
+            self._guard(self.delivery.publish)
 
     def _hold_writes(self) -> None:
         assert self.delivery
         self.delivery.hold(definition(self.job))
         self.planned = True
 
-    def _guarded(self, action: Callable[[], None]) -> None:
+    def _guard(self, action: Callable[[], None]) -> None:
         """An error in `action` ends the run, with the reason. A stale token is raised: a newer holder has the run."""
         try:
             action()
@@ -181,15 +181,15 @@ class SealedAttempt:
 
     def _settle(self, elapsed: float) -> tuple[RunRow, int]:
         """Mark the key done, and record how the attempt ended: never over the verdict of a newer holder."""
-        status, reason = self._judged()
+        status, reason = self._judge()
         own, left = 0 if status == statuses.SUCCEEDED else self.ending.exit_code, self.ending.left
         settled = self.delivery is not None and self.delivery.publication.settled
         if status == statuses.SUCCEEDED and not self.planned and not settled:
-            patiently(self.lease, self._mark_done)
+            until_recorded(self.lease, self._mark_done)
         if left and not reason:
             reason = f"left {left} process{'es' if left > 1 else ''} behind; ended"
         if self.delivery and status != statuses.SUCCEEDED:
-            reason = self.delivery.kept(reason)
+            reason = self.delivery.with_workspace(reason)
         exit_code = self.ending.exit_code_as(status, own, self.lease.lost)
         # A lost attempt may have acted.
         doubt = status == statuses.LOST and self.job.when_lost == "doubt"
@@ -199,7 +199,7 @@ class SealedAttempt:
         held = self.writer.now() + self.job.expires if self.planned and status == statuses.SUCCEEDED else None
         uncounted = self._count_for_stage(status, reason)
         try:
-            ended = patiently(
+            ended = until_recorded(
                 self.lease,
                 lambda: self.writer.finish(
                     status, exit_code=own, reason=reason, elapsed=elapsed, again_at=again_at, doubt=doubt, tries=tries,
@@ -220,7 +220,7 @@ class SealedAttempt:
             if self.delivery:
                 self.delivery.end(keep=status != statuses.SUCCEEDED or self.planned)
             if self.spending.days:
-                patiently(self.lease, self.spending.days.close)
+                until_recorded(self.lease, self.spending.days.close)
             return ended, exit_code
         except (StaleToken, RunEnded) as refused:
             self._note_refusal(f"verdict {status}", refused)
@@ -230,19 +230,19 @@ class SealedAttempt:
                 reason="taken",
             ) from None
 
-    def _judged(self) -> tuple[str, str]:
+    def _judge(self) -> tuple[str, str]:
         checkpoints = self.start.checkpoints
         done = checkpoints is not None and checkpoints.summary.get("exit_code") == 0
-        status, reason = self.ending.judged(self.lease.lost, self.job.timeout, self.reported, done=done)
+        status, reason = self.ending.judge(self.lease.lost, self.job.timeout, self.reported, done=done)
         if status == statuses.LOST and self.ending.was_interrupted and (canceller := self._cancelled_by()):
             return statuses.CANCELLED, f"cancelled by {canceller}"
         if self.unended and status != statuses.LOST:
             return statuses.NEEDS_ATTENTION, self.unended
         if status != statuses.SUCCEEDED:
             return status, reason
-        # A budget that is found passed only now does not fail the run: it would be done, and paid for, again.
+        # A budget that is found exceeded only now does not fail the run: it would be done, and paid for, again.
         cap = self.spending.exceeded()
-        note = f"passed its budget {cap}" if cap else self.reported.unmetered
+        note = f"exceeded its budget {cap}" if cap else self.reported.unmetered
         return status, self.recovered or note
 
     def _cancelled_by(self) -> str | None:

@@ -125,7 +125,7 @@ class Attendance:
             fd: output.OutputStream(fd, screen, self._kept, hidden, bar) for screen, fd in supervision.streams.items()
         }
 
-    def holds(self, holding: bool) -> None:
+    def set_holding(self, holding: bool) -> None:
         """With `holding`, effects and publishing are refused: the run holds its writes for an approval."""
         self._holding = holding
 
@@ -171,13 +171,13 @@ class Attendance:
                 self._gateway.close()
             if self._opened_listener:
                 self._opened_listener.command_ended()
-            self._ending.abandoned(self._reported)
+            self._ending.fail_if_abandoned(self._reported)
             self._socket.close()
             self._kept.close()
         if self._opened_listener:
-            backoff.patiently(self._lease, self._opened_listener.unwritten.write)
+            backoff.until_recorded(self._lease, self._opened_listener.unwritten.write)
         if self._gateway:
-            backoff.patiently(self._lease, self._gateway.write)
+            backoff.until_recorded(self._lease, self._gateway.write)
             self._gateway.conclude(self._reported)
         if job.meter == "output":
             from ...shared.usage import complaint, from_output
@@ -185,10 +185,10 @@ class Attendance:
             tail = next(iter(self._streams.values())).tail
             found = from_output(tail)
             if found:
-                backoff.patiently(self._lease, lambda: self._listener.spend(found, source="output"))
+                backoff.until_recorded(self._lease, lambda: self._listener.spend(found, source="output"))
             elif job.budget:
                 self._reported.unmetered = "no usage found at the end of its output: its budget was not counted"
-            self._ending.complained(self._reported, complaint(tail))
+            self._ending.fail_if_complained(self._reported, complaint(tail))
 
     def _at_work(self) -> AgentsAtWork:
         if self._agents is None:
@@ -216,7 +216,7 @@ class Attendance:
         why = self.why_ending()
         if not self._agents or why in LEFT_ALONE or (not why and tried_again):
             return ""  # the next holder, or the next try, reattaches
-        for row in (left := self._agents.left()):
+        for row in (left := self._agents.at_work()):
             self._agents.cancel(row, self._canceller)
         for row in left:
             self._agents.settle(row)
@@ -235,7 +235,7 @@ class Attendance:
     def _item_ended(self, item: str) -> None:
         """End the agents that the item's driver has left at a vendor now, not when the whole batch is over."""
         if self._agents and self.why_ending() not in LEFT_ALONE:
-            for row in self._agents.left(item):
+            for row in self._agents.at_work(item):
                 self._agents.cancel(row, self._canceller)
 
     def show_rest(self) -> None:
@@ -296,7 +296,7 @@ class Attendance:
 
     def _judge(self, now: float) -> None:
         if self._gateway and self._lease.lost:
-            self._gateway.cut()  # streams must not go on under a lost lease
+            self._gateway.end_at_once()  # streams must not go on under a lost lease
         if self._ending.over or self._ending.decided:
             return
         late = self._overdue(now) or (self._gateway.overdue(now, self._job.grace) if self._gateway else None)

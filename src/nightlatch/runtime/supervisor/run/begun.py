@@ -59,9 +59,9 @@ def _ended_here(ledger: Ledger, job: str, one: Begun) -> bool:
 
 
 def _may_have_pushed(ledger: Ledger, run: RunRow) -> bool:
-    from ..publishing.publish import left
+    from ..publishing.publish import earlier_intents
 
-    intents, outcomes = left(ledger, run.id)
+    intents, outcomes = earlier_intents(ledger, run.id)
     return any("commit" in facts and outcomes.get(url) != kinds.NOT_PUBLISHED for url, facts in intents.items())
 
 

@@ -200,12 +200,12 @@ class Claimed:
 
     # ── when there is no attempt ──
 
-    def not_begun(self, store: Store, ledger: Ledger, why: Error) -> None:
+    def note_not_begun(self, store: Store, ledger: Ledger, why: Error) -> None:
         """Record why nothing was started, unless the store was unreachable."""
         if self.closed or isinstance(why, StoreUnreachable):
             return  # the scheduler that finds the claim starts it again
         if isinstance(why, Busy):
-            self._lease_held(store, ledger, why)
+            self._note_lease_held(store, ledger, why)
         elif isinstance(why, InDoubt):
             known = ledger.find(self.job.name, self.job.key)
             status = known.status if known else statuses.NEEDS_ATTENTION
@@ -214,7 +214,7 @@ class Claimed:
         else:
             self.end(store, ledger, statuses.FAILED, ran=False, reason=f"{slots.NOT_STARTED}: {why}"[:500])
 
-    def _lease_held(self, store: Store, ledger: Ledger, busy: Busy) -> None:
+    def _note_lease_held(self, store: Store, ledger: Ledger, busy: Busy) -> None:
         known = ledger.find(self.job.name, self.job.key)
         if known and known.status == statuses.WAITING and known.due:
             return self.leave(store, ledger, known.due)

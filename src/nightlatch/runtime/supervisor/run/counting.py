@@ -88,7 +88,7 @@ def journal_stage(ledger: Ledger, row: Row) -> None:
     change = row.change
     if not change:
         return
-    last = ledger.noted(row.job, kinds.STAGED)
+    last = ledger.last_note(row.job, kinds.STAGED)
     if last is None or last.facts.get("id") != str(change["id"]):
         ledger.note(row.job, kinds.STAGED, **change)
 

@@ -45,26 +45,26 @@ class Ending:
         """The signal that asked us to end, or that a person ended the command with at the terminal. 0: none."""
         if self._supervision is None:
             return 0
-        pressed = self._supervision.pressed
-        return self._supervision.end_signal or (pressed if self.exit_code == 128 + pressed else 0)
+        terminal_signal = self._supervision.terminal_signal
+        return self._supervision.end_signal or (terminal_signal if self.exit_code == 128 + terminal_signal else 0)
 
     @property
     def was_interrupted(self) -> bool:
         """Did the command end because a signal asked us to end? A shutdown may reach the command before us."""
         return not self.decided and (self.why == warden.SIGNALLED or bool(self.end_signal and self.exit_code))
 
-    def abandoned(self, reported: Reported) -> None:
+    def fail_if_abandoned(self, reported: Reported) -> None:
         """A process that ended in the middle of an effect has failed, whatever its exit code."""
         if reported.abandoned and not self.exit_code:
             self.exit_code = 1
             reported.failure = reported.failure or f"its process ended in the middle of the effect {reported.abandoned}"
 
-    def complained(self, reported: Reported, why: str) -> None:
+    def fail_if_complained(self, reported: Reported, why: str) -> None:
         """A command whose last output says why it failed has failed, whatever its exit code."""
         if why and not self.exit_code:
             self.exit_code, reported.failure = 1, reported.failure or why
 
-    def judged(
+    def judge(
         self, lost: LeaseLost | None, timeout: float | None, reported: Reported, *, done: bool = False
     ) -> tuple[str, str]:
         """(status, reason). `done`: a batch reported that all is done; a later request to end changes nothing."""

@@ -14,7 +14,7 @@ from ....errors import Error, GateUnreachable, OtherStore, StaleToken, StoreUnre
 from ....store import url
 from ....system import clock, preload
 from ...shared import verdict as verdicts
-from ..backoff import patiently
+from ..backoff import until_recorded
 from ..supervision import Supervision
 from .preflight import Preflight
 
@@ -58,12 +58,12 @@ class Pipeline(Preflight):
         self.stage = ""  # the job's, if it is in nightlatch.toml and was started by hand
 
     def go(self) -> Verdict:
-        deaf = self.checkpoints is not None  # a batch's driver, which unblocks signals when it is ready
+        blocked = self.checkpoints is not None  # a batch's driver, which unblocks signals when it is ready
         folder = url.folder_of(self.where) if self.large else self.store.folder
-        self.supervision = Supervision(self._argv(), folder, captured=(1, 2), deaf=deaf)
+        self.supervision = Supervision(self._argv(), folder, captured=(1, 2), blocked=blocked)
         try:
             with self.supervision:
-                return self._claimed() if self.claim else self._unclaimed()
+                return self._run_claimed() if self.claim else self._run_unclaimed()
         finally:
             self.supervision.close()  # until the next try there is no command to forward signals to
 
@@ -75,7 +75,7 @@ class Pipeline(Preflight):
 
         return wrapped(self.job)
 
-    def _unclaimed(self) -> Verdict:
+    def _run_unclaimed(self) -> Verdict:
         key = self.look()
         if isinstance(key, verdicts.Verdict):
             return key
@@ -85,18 +85,18 @@ class Pipeline(Preflight):
 
         self.claim = by_hand.approved_claim(self, key)
         if self.claim:
-            return self._claimed()
+            return self._run_claimed()
         self.stage = by_hand.stage(self)
         verdict = self._attempt(self._take_lease(key), key)
         by_hand.count(self)
         return verdict
 
-    def _held(self, known: RunRow) -> Verdict:
+    def _conclude_held(self, known: RunRow) -> Verdict:
         """A slot's claim records that the run waits for an approval; to start such a run by hand is an error."""
-        return self.conclude(known, exits.DONE) if self.claim else super()._held(known)
+        return self.conclude(known, exits.DONE) if self.claim else super()._conclude_held(known)
 
-    def _claimed(self) -> Verdict:
-        """As `_unclaimed`, for a claimed slot: the claim is begun under the lease, and ended before its release."""
+    def _run_claimed(self) -> Verdict:
+        """As `_run_unclaimed`, for a claimed slot: the claim is begun under the lease, and ended before its release."""
         assert self.claim
         claim = self.claim
         try:
@@ -120,10 +120,10 @@ class Pipeline(Preflight):
         except (GateUnreachable, OtherStore, StaleToken, StoreUnreachable):
             raise  # it is tried again here, or by the scheduler that finds the claim
         except Error as why:
-            claim.not_begun(self.store, self.ledger, why)
+            claim.note_not_begun(self.store, self.ledger, why)
             raise
         final = verdict
-        patiently(lease, lambda: claim.settle(self.store, self.ledger, final))
+        until_recorded(lease, lambda: claim.settle(self.store, self.ledger, final))
         return verdict
 
     def _ended_before(self, key: str) -> Verdict | None:

@@ -90,7 +90,7 @@ class Preflight:
 
             approver = approval.approver_of(self.store, known)
             if not approver:
-                return self._held(known)
+                return self._conclude_held(known)
             known = self.ledger.approve(known.id, known.head, approver)
         if known and known.status == statuses.WAITING and not settled:
             self.check_due(known)
@@ -122,7 +122,7 @@ class Preflight:
 
         return bool(held.planned(self.ledger, run.id))
 
-    def _held(self, known: RunRow) -> Verdict:
+    def _conclude_held(self, known: RunRow) -> Verdict:
         """Raises `InDoubt`: only an approval lets the run go on."""
         from ....ledger.decisions import held_message
 

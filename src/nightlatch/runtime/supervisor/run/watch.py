@@ -43,7 +43,7 @@ class RunWatch:
         self._progressed_at = now
         self._look_at = now + _LOOK_EVERY
         self._ask_ledger_at = now
-        self._seen = self._look()
+        self._last_look = self._look()
         self._check_budget = True  # again when this run has used something: only that can exceed it
 
     def progressed(self, now: float) -> None:
@@ -66,9 +66,9 @@ class RunWatch:
             return judged
         if now >= self._look_at:
             self._look_at = now + _LOOK_EVERY
-            seen = self._look()
-            if seen != self._seen:
-                self._seen, self._progressed_at = seen, now
+            look = self._look()
+            if look != self._last_look:
+                self._last_look, self._progressed_at = look, now
         if self._stall is not None and now - self._progressed_at > self._stall:
             return STALLED, f"no progress for {duration.show(now - self._progressed_at)}"
         return None

@@ -41,7 +41,7 @@ class _Client:
         self.ended = False  # it sends no more; it may still wait for replies
 
     @property
-    def is_read(self) -> bool:
+    def is_readable(self) -> bool:
         """Are requests read from it? Not before it has taken its replies."""
         return not self.unsent and not self.ended and self.pending < _MOST_PENDING
 
@@ -59,7 +59,7 @@ class Clients:
 
     @property
     def descriptors(self) -> list[int]:
-        reading = [fd for fd, one in self._clients.items() if one.is_read]
+        reading = [fd for fd, one in self._clients.items() if one.is_readable]
         return [*((self._listener.fileno(),) if self._accepts else ()), self._threads.fd, *reading]
 
     @property
@@ -78,7 +78,7 @@ class Clients:
                 for recipient, request_id, reply in self._threads.finished():
                     recipient.pending -= 1
                     self._send(recipient, request_id, reply)
-        answers = self._answered([request for *_, request in received]) if received else []
+        answers = self._answer([request for *_, request in received]) if received else []
         for (client, request_id, _), answer in zip(received, answers, strict=True):
             if isinstance(answer, DeferredReply):
                 client.pending += 1
@@ -122,7 +122,7 @@ class Clients:
             self._drop(client)
         return bool(found)
 
-    def _answered(self, requests: list[Request]) -> list[dict[str, Any] | DeferredReply]:
+    def _answer(self, requests: list[Request]) -> list[dict[str, Any] | DeferredReply]:
         try:
             return self._answers(requests)
         except (Stop, Exception) as error:  # noqa: BLE001 - whatever a command sends, its supervisor goes on

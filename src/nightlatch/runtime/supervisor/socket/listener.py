@@ -291,7 +291,7 @@ class Listener:
                 raise StoreUnreachable(
                     f"not recorded: {store_error}; nor can it be kept on this machine ({error})"
                 ) from error
-            kept = "the store is away: the usage is on this machine's disk, and recorded when the store is back"
+            kept = "the store is away: the usage is on this machine's disk, and will be recorded when it is back"
         self.reported.add(amounts)
         self._watch.spent()
         if self.on_spent:

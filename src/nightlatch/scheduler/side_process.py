@@ -20,7 +20,7 @@ _LONGEST = 3600.0  # seconds of such a pause
 _MOMENT = 60.0  # seconds
 
 
-class Beside:
+class SideProcess:
     """A nightlatch process that ends with this one, even after SIGKILL: its standard input is a pipe that only we hold.
 
     `wanted` is called at the start, and again whenever nightlatch.toml has changed.
@@ -32,7 +32,7 @@ class Beside:
         self._process: subprocess.Popen[bytes] | None = None
         self._started, self._pause, self._restart_at = 0.0, _PAUSE, 0.0
 
-    def take_up(self) -> None:
+    def start_if_wanted(self) -> None:
         """Start the process if it is wanted and was never started."""
         try:
             if self._process is None and self._wanted():
@@ -40,7 +40,7 @@ class Beside:
         except BadConfig:
             pass  # the scheduler reports the error; the previous version of nightlatch.toml stays in force
 
-    def revive(self, say: Callable[[str], None]) -> None:
+    def restart_if_dead(self, say: Callable[[str], None]) -> None:
         """Start the process again, after a pause, if it has died."""
         if self._process is None or (code := self._process.poll()) is None:
             return

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from .arguments import Namespace, Parser
 
 
-def add_ask(parser: Parser) -> None:
+def add_agent_flags(parser: Parser) -> None:
     parser.add_argument(
         "--provider", metavar="P", help="anthropic, google, openai, command, or your adapter: package.module:Name"
     )
