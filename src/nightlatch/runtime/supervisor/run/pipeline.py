@@ -103,7 +103,7 @@ class Pipeline(Preflight):
         claim = self.claim
         try:
             key = self.look()
-            verdict = key if isinstance(key, verdicts.Verdict) else self._ended_before(key)
+            verdict = key if isinstance(key, verdicts.Verdict) else self._ended_before()
             if verdict:
                 claim.settle(self.store, self.ledger, verdict)
                 return verdict
@@ -128,9 +128,9 @@ class Pipeline(Preflight):
         patiently(lease, lambda: claim.settle(self.store, self.ledger, final))
         return verdict
 
-    def _ended_before(self, key: str) -> Verdict | None:
+    def _ended_before(self) -> Verdict | None:
         """The verdict of a run that has ended and that a schedule does not try again."""
-        known = self.ledger.find(self.job.name, key)
+        known = self.known
         publishes = known is not None and self.only_publishes(known)
         if not self.claim or not self.claim.closed_by(known, publishes) or not known or self.after:
             return None
