@@ -159,7 +159,14 @@ class Pipeline(Preflight):
             gates=self.delivery.gates if self.delivery else (),
             # A batch keeps its own record of which machine began it.
             begin=self._entry(key) if self.lists_begun else None,
+            # The claim is begun next: that move is on the disk, and the grant with it, before the ledger is sealed.
+            lazy=self.is_lazy,
         )
+
+    @property
+    def is_lazy(self) -> bool:
+        """Does the next move of the claim flush what the store is told before it?"""
+        return self.claim is not None and getattr(self.store, "may_be_lazy", False)
 
     @property
     def lists_begun(self) -> bool:
