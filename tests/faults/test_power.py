@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from nightlatch import connect, ledger
-from nightlatch.core.model import Holder
+from nightlatch.core.model import Holder, Mark
 from nightlatch.database.sqlite import SqliteDatabase
 from nightlatch.errors import StoreUnreachable
 from nightlatch.ledger.items import ITEM
 from nightlatch.ledger.writer import Verb
+from nightlatch.runtime.shared.leases.lease import Lease
 from nightlatch.system import durable
 from tests.support.programs import python
 
@@ -92,6 +93,64 @@ def test_what_the_store_acknowledged_is_there_after_the_power_failed(disk, sqlit
     assert connect(disk.url()).look("job", "k") == done
     store.renew("job", "grant", 3000.0)
     assert [record.ttl for record in connect(disk.url()).records()] == [3000.0]
+
+
+def test_what_was_lazy_is_there_with_the_next_write(disk, sqlite_url):
+    store = connect(sqlite_url)
+    assert store.id
+    before = disk.flushes
+    granted = store.acquire("job", "grant", ME, 30.0, lazy=True)
+    done = store.settle("job", "grant", "job", "k", value="v", lazy=True)
+    assert disk.flushes == before
+    store.renew("job", "grant", 30.0)
+    after = connect(disk.url())
+    assert [record.token for record in after.records()] == [granted.token] and after.look("job", "k") == done
+
+
+def test_a_gate_is_sealed_only_with_a_grant_that_is_on_the_disk(disk, sqlite_url):
+    known = []
+
+    class Gate:
+        url = "file:///somewhere"
+
+        def seal(self, mark: Mark, *_: object) -> None:
+            known.append((mark.token, [record.token for record in connect(disk.url()).records()]))
+
+    with Lease(connect(sqlite_url), "job", ttl=30.0, wait=0.0, gates=[Gate()], lazy=True) as lease:
+        assert known == [(lease.token, [lease.token])]
+
+
+_CLAIMED = """
+import os, sys, time
+from nightlatch import connect
+from nightlatch.core.job import Job
+from nightlatch.core.row import Claim, Row
+from nightlatch.core.target import Command
+from nightlatch.runtime.supervisor.start import start
+from nightlatch.system import durable
+
+url, then = sys.argv[1], time.time() - 5
+row = Row(job="job", slot=then, next_due=then + 1000)
+store = connect(url)
+assert store.advance([row.move("m1", claim=Claim(id="c1", slot=then))]) == [True]
+store.close()
+flush, flushed = durable.flush, []
+def noted(fd):
+    flush(fd)
+    flushed.append(os.path.basename(os.readlink(f"/proc/self/fd/{fd}")))
+durable.flush = noted
+verdict = start(Job(name="job", target=Command(words=("true",)), key="k"), store=url, claim="c1")
+assert verdict.status == "succeeded", verdict
+assert connect(url).look("job", "k"), "the key is not done"
+print(*flushed)
+"""
+
+
+def test_a_claimed_run_flushes_its_grant_before_its_seal_and_its_key_with_the_end_of_its_claim(disk, sqlite_url):
+    assert ledger.open_for(sqlite_url).id
+    store, book = "nightlatch.db-wal", "nightlatch-ledger.db-wal"
+    printed, errors = python(sqlite_url, _CLAIMED, sqlite_url).communicate()
+    assert printed.split() == [store, book, book, store], errors
 
 
 def test_nothing_is_flushed_where_nothing_was_written(disk, sqlite_url):
@@ -180,7 +239,7 @@ def test_who_was_interrupted_before_the_flush_makes_up_for_it(disk, sqlite_url, 
 IN_CHILD = """
 import os, sys
 from nightlatch import connect
-from nightlatch.core.model import Holder
+from nightlatch.core.model import Holder, Mark
 me = Holder(incarnation="i", user="ann", host="here")
 store = connect()
 store.acquire("parent", "p", me, 30.0)

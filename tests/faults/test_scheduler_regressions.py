@@ -16,10 +16,11 @@ from nightlatch.core.row import COLLAPSED, RAN, SKIPPED, Cursor, Row, SlotRecord
 from nightlatch.core.schedule import name_of, named
 from nightlatch.core.target import Command
 from nightlatch.core.value import replace
-from nightlatch.errors import InDoubt, StoreUnreachable
+from nightlatch.errors import Busy, InDoubt, StoreUnreachable
 from nightlatch.ledger import open_for
 from nightlatch.ledger.slots import Slots, merged
 from nightlatch.observe import slots
+from nightlatch.runtime.supervisor.run import claim
 from nightlatch.runtime.supervisor.run.claim import Claimed
 from nightlatch.runtime.supervisor.run.rows import read_row
 from nightlatch.runtime.supervisor.start import start
@@ -246,6 +247,35 @@ def test_dkron_1569_a_restarted_daemon_knows_what_runs(world: World) -> None:
     world.boot(at_once=8)
     assert [one[0].name for one in world.after(HOUR)] == [{"long": "other", "other": "long"}[started[0].name]]
     assert world.outcomes(started[0].name) == [(SKIPPED, "overlap", 1)]  # not started a second time
+
+
+def test_a_supervisor_reads_its_row_once_unless_another_process_has_moved_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.serve(job("hourly", "every 1h"))
+    (started,) = world.after(HOUR)
+    claimed, reads = Claimed(*started), []
+    monkeypatch.setattr(claim, "read_row", lambda store, name: reads.append(name) or read_row(store, name))
+    claimed.waits_unstarted(world.store)
+    claimed.begin(world.store, world.ledger, _holder(world, "hourly"))
+    assert len(reads) == 1
+    assert world.after(HOUR) == []  # moves the row: its next slot is skipped
+    claimed.end(world.store, world.ledger, "succeeded", ran=True, run="r")
+    assert len(reads) == 2
+    assert world.outcomes("hourly") == [(RAN, "", 1), (SKIPPED, "overlap", 1)]
+    assert (ended := world.row("hourly").claim) and ended.ended == "succeeded"
+
+
+def test_a_claim_that_was_taken_over_since_its_row_was_read_is_not_begun(world: World) -> None:
+    world.serve(job("hourly", "every 1h"))
+    (started,) = world.after(HOUR)
+    claimed = Claimed(*started)
+    claimed.waits_unstarted(world.store)
+    row = world.row("hourly")
+    assert row.claim
+    world.store.advance([row.move(identity.new_id(), claim=replace(row.claim, id="another"))])
+    with pytest.raises(Busy, match="taken over"):
+        claimed.begin(world.store, world.ledger, _holder(world, "hourly"))
 
 
 @pytest.mark.parametrize(

@@ -430,3 +430,10 @@ def test_caps_of_all_jobs_are_found_however_they_are_written(tmp_path: Path, cap
     assert [cap.amount for cap in of_all_jobs(str(file))] == [2.0]
     file.write_text("[jobs.a]\ncommand = 'true'\n")
     assert of_all_jobs(str(file)) == ()
+
+
+def test_a_word_is_found_in_a_long_file_wherever_it_is() -> None:
+    for before in range(place._PIECE - 8, place._PIECE + 1):
+        path = write("#" * before + "budget" + "#" * place._PIECE * 2)
+        assert place.mentions(path, "prices", "budget")
+        assert not place.mentions(path, "prices", "alerts")

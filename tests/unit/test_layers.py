@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import py_compile
 import shutil
 import subprocess
 import sys
@@ -269,6 +270,22 @@ def test_a_module_that_cannot_be_preloaded_is_left_to_import(tmp_path):
     )
     shown = subprocess.run([sys.executable, "-c", program], text=True, capture_output=True, check=True)
     assert shown.stdout.startswith(archive)
+
+
+def test_what_python_has_compiled_is_loaded_only_if_it_is_of_this_python_and_this_state_of_the_file(tmp_path):
+    file, elsewhere = tmp_path / "module.py", tmp_path / "moved.py"
+    file.write_text("found = 1")
+    cached = py_compile.compile(str(file))
+    assert preload._compiled(str(file), cached).co_filename == str(file)
+    shutil.copy2(file, elsewhere)
+    assert preload._compiled(str(elsewhere), cached) is None  # a traceback would name the wrong file
+    content = Path(cached).read_bytes()
+    Path(cached).write_bytes(b"1234" + content[4:])
+    assert preload._compiled(str(file), cached) is None
+    Path(cached).write_bytes(content)
+    file.write_text("found = 22")
+    assert preload._compiled(str(file), cached) is None
+    assert preload._compiled(str(file), str(tmp_path / "missing.pyc")) is None
 
 
 def test_the_driver_of_an_agent_launches_with_nothing_heavy():

@@ -45,7 +45,29 @@ def test_a_job_needs_a_name_that_every_store_can_hold(book):
         book.open_run("no such\nname", "k")
 
 
+def test_a_run_that_another_process_has_opened_since_the_look_is_found(book):
+    run = book.open_run("job", "k", new=True)
+    assert book.open_run("job", "k", new=True) == run
+    assert [entry.kind for entry in book.job_entries("job")] == ["opened"]
+
+
 # ── sealing ──
+
+
+def test_a_run_that_has_changed_since_it_was_seen_is_judged_as_it_is(book):
+    seen = book.open_run("job", "k")
+    book.request_cancel(seen.id, "a person")
+    with pytest.raises(RunEnded, match="cancelled"):
+        book.seal(seen.id, token=1, grant="g", holder=ME, seen=seen)
+    begun(book, 5)
+    with pytest.raises(StaleToken):
+        book.seal(seen.id, token=1, grant="g", holder=ME, seen=seen)
+
+
+def test_a_run_that_is_as_it_was_seen_is_not_read_again(book, monkeypatch):
+    seen = book.open_run("job", "k")
+    monkeypatch.setattr(type(book), "run", None)
+    assert book.seal(seen.id, token=1, grant="g", holder=ME, seen=seen).run.attempt == 1
 
 
 def test_the_seal_begins_an_attempt(book):

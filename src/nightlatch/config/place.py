@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 ENV = "NIGHTLATCH_CONFIG"
 NAME = "nightlatch.toml"
+_PIECE = 16384  # bytes read at a time
 
 _chosen = ""  # by --config
 _stores: dict[str, str] = {}  # path → the store it names: a command asks several times
@@ -86,11 +87,23 @@ def _mentions(path: str, names: tuple[str, ...]) -> bool:
     """May the file have one of these keys? Not if it has neither their names nor a backslash, which may escape one.
     Every run asks, and parsing a file of many jobs takes longer than a short run."""
     try:
-        with open(path, "rb") as file:
-            text = file.read()
+        return mentions(path, "\\", *names)
     except OSError:
         return True  # `settings_of` reports what is wrong
-    return b"\\" in text or any(name.encode() in text for name in names)
+
+
+def mentions(path: str, *words: str) -> bool:
+    """Is one of these words in the file? Read in pieces: new memory for a large file takes longer than the reading."""
+    wanted = [word.encode() for word in words]
+    longest = max(map(len, wanted))
+    with open(path, "rb", buffering=0) as file:
+        rest = b""
+        while piece := file.read(_PIECE):
+            text = rest + piece
+            if any(word in text for word in wanted):
+                return True
+            rest = text[-longest:]
+    return False
 
 
 def store() -> str:

@@ -54,10 +54,11 @@ class SqliteDatabase:
     poll_every = 0.02
     look_first = True  # reading takes microseconds, a turn to write takes longer
 
-    def __init__(self, path: str, area: str, *, read_only: bool = False) -> None:
-        """`read_only`: no statement can change anything; with the path `MEMORY`, the tables exist and are empty."""
+    def __init__(self, path: str, area: str, *, read_only: bool = False, is_real: bool = False) -> None:
+        """`read_only`: no statement can change anything; with the path `MEMORY`, the tables exist and are empty.
+        `is_real`: there is no link in the path."""
         # SQLite's log is beside the file, not beside a link to it.
-        self.path = self.address = path if path == MEMORY else os.path.realpath(path)
+        self.path = self.address = path if is_real or path == MEMORY else os.path.realpath(path)
         self.area = area
         self._read_only = read_only
         self._queue = filelock.FairLock(f"{self.path}.queue", keep_open=True)

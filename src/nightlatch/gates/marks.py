@@ -209,7 +209,7 @@ class Marks:
         )
 
     def _check_local(self) -> None:
-        reason = storage.not_local(self.target)
+        reason = storage.not_local(os.path.realpath(self.target))
         if reason:
             raise GateUnreachable(
                 f"{self.target} cannot be gated: {reason}, where locks and renames are not reliable. Publish to a "

@@ -70,17 +70,19 @@ class Ledger:
         definition: str = "",
         host: str = "",
         again: bool = False,
+        new: bool = False,
         lazy: bool = False,
     ) -> RunRow:
         """The run of (job, key): a new one, pending, or the existing one.
 
         An existing run that ended without success becomes pending again, for its next attempt; with `again` also
-        one that succeeded. All others are returned unchanged. `lazy`: a new run need not be on the disk yet, since the
-        caller seals it next.
+        one that succeeded. All others are returned unchanged. `new`: the caller has just looked and found none. `lazy`:
+        a new run need not be on the disk yet, since the caller seals it next.
         """
         return opening.open_run(
-            self._tables, job, key, slot=slot, command=command, definition=definition, host=host, again=again, lazy=lazy
-        )
+            self._tables, job, key, slot=slot, command=command, definition=definition, host=host, again=again, new=new,
+            lazy=lazy,
+        )  # fmt: skip
 
     def seal(
         self,
@@ -93,6 +95,7 @@ class Ledger:
         command: str = "",
         definition: str = "",
         facts: Mapping[str, str] = NO_FACTS,
+        seen: RunRow | None = None,
     ) -> Writer:
         """Begin the next attempt, as the run's one writer: older grants are refused from now on.
 
@@ -100,12 +103,12 @@ class Ledger:
         not open (any more): done, cancelled, or waiting for a person. An attempt that its holder left
         behind is marked lost; with lost="doubt" the run is in doubt then, and that raises `RunEnded`.
         Sealing again with the same grant, after a lost reply or with a raised token, does not begin another attempt.
-        `facts`: what else the entry about the start records.
+        `facts`: what else the entry about the start records. `seen`: the run as the caller has just read it.
         """
         from .writer import Writer
 
         while True:
-            run = self._existing(run_id)
+            run, seen = seen or self._existing(run_id), None
             sealing.judge(self.id, run, token, grant)
             left_behind = run.status == statuses.RUNNING and run.grant != grant
             if left_behind and lost == "doubt":

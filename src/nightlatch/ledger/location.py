@@ -71,9 +71,8 @@ def at(address: str) -> Ledger:
 def in_file(path: str, *, read_only: bool = False) -> Ledger:
     from ..database.sqlite import SqliteDatabase
 
-    return Ledger(
-        SqliteDatabase(path, "ledger", read_only=read_only), SqliteDatabase(path, "ledger", read_only=read_only)
-    )
+    file = SqliteDatabase(path, "ledger", read_only=read_only)
+    return Ledger(file, SqliteDatabase(file.path, "ledger", read_only=read_only, is_real=True))
 
 
 def _of_this_machine(url: str) -> str:

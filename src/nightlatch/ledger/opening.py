@@ -27,11 +27,12 @@ def find(tables: Tables, job: str, key: str) -> RunRow | None:
 
 
 def open_run(
-    tables: Tables, job: str, key: str, *, slot: str, command: str, definition: str, host: str, again: bool, lazy: bool
-) -> RunRow:
+    tables: Tables, job: str, key: str, *, slot: str, command: str, definition: str, host: str, again: bool, new: bool,
+    lazy: bool,
+) -> RunRow:  # fmt: skip
     check_name(job)
     while True:
-        run = find(tables, job, key)
+        run, new = None if new else find(tables, job, key), False
         if run is None:
             values = {"job": job, "key": key, "slot": slot, "command": command, "definition": definition, "host": host}
             run = _create(tables, values, lazy)

@@ -61,6 +61,9 @@ class Slots:
         if not rows:
             return
         sql = self._tables.sql(_RECORD.put)
+        if len(rows) == 1:  # the usual case: it needs no transaction
+            self._tables.database.write(f"{sql} RETURNING job", lazy=lazy, **_RECORD.by_column(rows[0]))
+            return
         with self._tables.database.transaction(lazy=lazy) as execute:
             for row in sorted(rows, key=lambda row: (row.job, row.first)):  # one order for all writers: no deadlock
                 execute(sql, **_RECORD.by_column(row))

@@ -13,7 +13,7 @@ from ..core.model import Done, Granted, Holder, KnownGrants, Record
 from ..core.tenure import request_timeout
 from ..database.guarded import Table
 from ..errors import Busy, LeaseLost, StoreUnreachable
-from ..system import identity
+from ..system import clock, identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -139,6 +139,12 @@ class SqlStore:
     def id(self) -> str:
         return self._db.identity()
 
+    @property
+    def may_be_lazy(self) -> bool:
+        """May `acquire` and `settle` be `lazy`: need they not be on the disk before the holder's next write, which
+        flushes them too? Only where nobody knows of them who survives the crash that forgets them: on one machine."""
+        return not self._db.many_machines
+
     def acquire(
         self,
         name: str,
@@ -147,6 +153,8 @@ class SqlStore:
         ttl: float,
         over: Takeover | None = None,
         begin: Begun | None = None,
+        *,
+        lazy: bool = False,
     ) -> Granted:
         if self._db.look_first and over is None:
             self._look_first(name, grant)
@@ -159,6 +167,7 @@ class SqlStore:
             over=over.grant if over else "",
             version=int(over.version) if over else 0,
             proven=int(over.proven) if over else 0,
+            lazy=lazy,
         )
         if not rows:
             raise self._busy(name)
@@ -199,8 +208,10 @@ class SqlStore:
         rows = self._read(_LOOK, scope=scope, key=key)
         return _done(rows[0]) if rows else None
 
-    def settle(self, name: str, grant: str, scope: str, key: str, *, value: str = "", input: str = "") -> Done:
-        rows = self._write(_SETTLE, name=name, grant=grant, scope=scope, key=key, value=value, input=input)
+    def settle(
+        self, name: str, grant: str, scope: str, key: str, *, value: str = "", input: str = "", lazy: bool = False
+    ) -> Done:
+        rows = self._write(_SETTLE, name=name, grant=grant, scope=scope, key=key, value=value, input=input, lazy=lazy)
         done = _done(rows[0]) if rows else self._settled_before(name, grant, scope, key)
         return done.with_input(input)
 
@@ -260,6 +271,8 @@ class SqlStore:
         )
 
     def clock(self) -> float:
+        if self._db.wall == ":wall":  # this machine's
+            return int(clock.wall() * 1000) / 1000
         return float(self._read("SELECT {wall}")[0][0]) / 1000
 
     def pending(self) -> list[str]:

@@ -127,7 +127,7 @@ def _sqlite(url: str) -> Store:
     from .sql import SqlStore
 
     path = _sqlite_path(url)
-    return SqlStore(url, SqliteDatabase(path, "store"), f"{path}.d")
+    return SqlStore(url, SqliteDatabase(path, "store", is_real=True), f"{path}.d")
 
 
 def _git(url: str) -> Store:

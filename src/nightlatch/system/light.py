@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from hashlib import sha256
     from importlib.machinery import SourceFileLoader
-    from importlib.util import module_from_spec
+    from importlib.util import MAGIC_NUMBER, module_from_spec
     from typing import Any
     from weakref import ref
 
@@ -53,7 +53,7 @@ else:
             import _frozen_importlib
 
             return _frozen_importlib.module_from_spec
-        if name in ("SourceFileLoader", "spec_from_file_location"):
+        if name in ("MAGIC_NUMBER", "SourceFileLoader", "spec_from_file_location"):
             import _frozen_importlib_external
 
             return getattr(_frozen_importlib_external, name)
@@ -138,6 +138,7 @@ else:
 
 
 __all__ = [
+    "MAGIC_NUMBER",
     "SourceFileLoader",
     "dumps",
     "encoder",

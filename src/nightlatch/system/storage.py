@@ -45,13 +45,12 @@ def folder_for(name: str) -> str:
 
 
 def not_local(path: str) -> str:
-    """Why a database cannot be at `path`; "" if it can."""
-    real = os.path.realpath(path)
-    for part in real.split(os.sep):
+    """Why a database cannot be at `path`, a real one; "" if it can."""
+    for part in path.split(os.sep):
         for name, service in _SYNCED.items():
             if part == name or part.startswith((f"{name}-", f"{name} ", f"{name} - ")):
                 return f"it is in a folder that {service} copies between machines"
-    kind = file_system(os.path.dirname(real))
+    kind = file_system(os.path.dirname(path))
     return f"it is on a network file system ({kind})" if kind in _NETWORK else ""
 
 

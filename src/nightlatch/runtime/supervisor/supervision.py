@@ -107,8 +107,9 @@ class Supervision:
         wait: float,
         gates: Iterable[Gate] = (),
         begin: Begun | None = None,
+        lazy: bool = False,
     ) -> Lease:
-        """Acquire the lease, and keep it. When the lease is lost, the command is ended."""
+        """Acquire the lease, and keep it. When the lease is lost, the command is ended. `lazy` as in `Lease`."""
         from ..shared.leases.lease import Lease  # imported after the fork: meanwhile the warden makes the cgroup
 
         lifetime, self._lifetime = self._lifetime, None  # the lease ends it from here on, even if acquiring fails
@@ -120,6 +121,7 @@ class Supervision:
             gates=gates,
             lifetime=lifetime,
             begin=begin,
+            lazy=lazy,
             on_wait=lambda record: _print_waiting(name, record),
             on_tenure=self.warden.keep,
             # The warden does the same by its own clock; this is for a lease that another holder took before it expired.

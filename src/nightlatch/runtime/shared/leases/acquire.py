@@ -13,6 +13,7 @@ from ....system import clock, durable, filelock, tree
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from ....core.model import Begun, Granted, Holder, Record
     from ....core.protocols import ReleaseWaiter, Store
@@ -23,21 +24,22 @@ _RETRY = 0.5  # seconds between two tries while the store does not answer
 
 def acquire(
     store: Store, name: str, grant: str, holder: Holder, ttl: float, wait: float, begin: Begun | None = None,
-    on_wait: Callable[[Record | None], None] = lambda _: None,
+    on_wait: Callable[[Record | None], None] = lambda _: None, *, lazy: bool = False,
 ) -> tuple[Granted, Tenure]:  # fmt: skip
     """Take the lease within `wait` seconds or raise Busy. The tenure counts from before the request.
 
     `begin`: the key to work on, if the store lists those. `on_wait`: called once with the holder's record, if we have
-    to wait.
+    to wait. `lazy`: only for a store that `may_be_lazy`.
     """
     if tree.DRY_RUN in os.environ:
         raise UsageError(
             f"{name} is not taken: this is a dry-run ({tree.DRY_RUN} is set), which takes no lease. Put work that "
             f"needs one into an effect of the job"
         )
+    more: dict[str, Any] = ({"begin": begin} if begin else {}) | ({"lazy": True} if lazy else {})
     started = clock.now()
     if wait <= 0:
-        return _try_once(store, name, grant, holder, ttl, begin)
+        return _try_once(store, name, grant, holder, ttl, more)
     if lineage():
         _check_lineage(_read(store, name))  # before we queue: others may be ahead of us
     waiter: ReleaseWaiter | None = None
@@ -48,7 +50,7 @@ def acquire(
         try:
             while True:
                 try:
-                    return _try_once(store, name, grant, holder, ttl, begin)
+                    return _try_once(store, name, grant, holder, ttl, more)
                 except Nested:
                     raise
                 except Busy as busy:
@@ -73,10 +75,10 @@ def acquire(
 
 
 def _try_once(
-    store: Store, name: str, grant: str, holder: Holder, ttl: float, begin: Begun | None
+    store: Store, name: str, grant: str, holder: Holder, ttl: float, more: dict[str, Any]
 ) -> tuple[Granted, Tenure]:
     try:
-        return _request(store, name, grant, holder, ttl, None, begin)
+        return _request(store, name, grant, holder, ttl, None, more)
     except Busy as busy:
         if busy.record is None or not busy.record.grant:
             raise  # it was released meanwhile
@@ -84,21 +86,20 @@ def _try_once(
     takeover, unproven = _judge_holder(store, record)
     if unproven:
         holder = replace(holder, unproven=", ".join(unproven[:_NAMED]))
-    return _request(store, name, grant, holder, ttl, takeover, begin)
+    return _request(store, name, grant, holder, ttl, takeover, more)
 
 
 def _request(
-    store: Store, name: str, grant: str, holder: Holder, ttl: float, takeover: Takeover | None, begin: Begun | None
+    store: Store, name: str, grant: str, holder: Holder, ttl: float, takeover: Takeover | None, more: dict[str, Any]
 ) -> tuple[Granted, Tenure]:
-    listed = {"begin": begin} if begin else {}
     start = clock.now()
     try:
-        return store.acquire(name, grant, holder, ttl, takeover, **listed), Tenure(start=start, ttl=ttl)
+        return store.acquire(name, grant, holder, ttl, takeover, **more), Tenure(start=start, ttl=ttl)
     except StoreUnreachable:
         # Perhaps only the reply was lost. Then the lease is ours, and nobody could take it for a TTL if we left now.
         # The store grants it to the same grant again.
         start = clock.now()
-        return store.acquire(name, grant, holder, ttl, takeover, **listed), Tenure(start=start, ttl=ttl)
+        return store.acquire(name, grant, holder, ttl, takeover, **more), Tenure(start=start, ttl=ttl)
 
 
 def _until_expiry(record: Record | None) -> float:

@@ -55,10 +55,11 @@ class Lease:
         on_wait: Callable[[Record | None], None] = lambda _: None,
         on_tenure: Callable[[Tenure], None] = lambda _: None,
         on_lost: Callable[[LeaseLost], None] = lambda _: None,
+        lazy: bool = False,
     ) -> None:
         """`begin`: the key to work on, for a store that lists keys begun and not ended. The release takes the entries
         in `ended` off that list: at first this key's; a run clears `ended` when its work begins, and fills it when
-        the work has ended."""
+        the work has ended. `lazy`: the caller writes to the store before anything sees the token."""
         self.name = name
         self.store = store
         self.ttl = ttl
@@ -69,7 +70,7 @@ class Lease:
         self.grant = self._lifetime.grant
         try:
             self.holder = identity.holder(pid=os.getpid(), lifetime=self._lifetime.path)
-            granted, tenure = acquire(store, name, self.grant, self.holder, ttl, wait, begin, on_wait)
+            granted, tenure = acquire(store, name, self.grant, self.holder, ttl, wait, begin, on_wait, lazy=lazy)
         except BaseException:
             self._lifetime.end()
             raise
@@ -83,6 +84,8 @@ class Lease:
             from .seal import seal_all
 
             try:
+                if lazy:  # a gate that knows a grant which the store has forgotten would need a person
+                    store.renew(name, self.grant, ttl)
                 seal_all(self, granted.gates, gates)
             except BaseException:
                 self.release()  # a gate that cannot be sealed means no lease

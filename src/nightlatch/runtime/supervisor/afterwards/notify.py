@@ -14,17 +14,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_TABLE = b"alerts"  # a file without this word has no alerts: it need not be parsed to know that
+_TABLE = "alerts"  # a file without this word has no alerts: it need not be parsed to know that
 _SWITCH = "NIGHTLATCH_ALERTS"  # "off": for tests, and for users who send alerts themselves
 
 
 def start_senders(file: str, store: str) -> None:
     """`file`: the nightlatch.toml that counts for the run; "": none. A failure here never fails the run."""
     try:
-        if file and os.environ.get(_SWITCH) != "off":
-            with open(file, "rb") as read:
-                if _TABLE in read.read():
-                    _start("alerts", file, store)
+        if file and os.environ.get(_SWITCH) != "off" and place.mentions(file, _TABLE):
+            _start("alerts", file, store)
         if trace.has_receiver(os.environ):
             _start("traces", file, store)
     except OSError as error:

@@ -27,6 +27,7 @@ from .ending import Ending
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Any
 
     from ....ledger.records import RunRow
     from ....ledger.writer import Writer
@@ -252,7 +253,10 @@ class SealedAttempt:
             return None
 
     def _mark_done(self) -> None:
-        self.store.settle(self.lease.name, self.lease.grant, self.job.name, self.run.key, value=self.run.id)
+        # The end of a claim flushes the key. If the power fails before that, the ledger, where the run has succeeded,
+        # keeps it from being done again.
+        lazy: dict[str, Any] = {"lazy": True} if self.start.is_lazy else {}
+        self.store.settle(self.lease.name, self.lease.grant, self.job.name, self.run.key, value=self.run.id, **lazy)
 
     def _pause(self, status: str, exit_code: int) -> float | None:
         """Seconds until the next try; None: no other try."""

@@ -30,7 +30,7 @@ def open_run(start: Pipeline, key: str, *, lazy: bool = False) -> RunRow:
         return start.ledger.run(start.after.id) or start.after
     return start.ledger.open_run(
         job.name, key, slot=job.due, command=start.hidden.text(job.target.shown), definition=definition(job),
-        host=start.host, again=job.again, lazy=lazy,
+        host=start.host, again=job.again, new=start.known is None, lazy=lazy,
     )  # fmt: skip
 
 
@@ -60,6 +60,7 @@ def seal(start: Pipeline, lease: Lease, key: str) -> Writer | Verdict:
             command=start.hidden.text(job.target.shown),
             definition=definition(job),
             facts=went_in.facts(job, store.folder) | recorded_start.facts(job, start.hidden),
+            seen=opened,
         )
     except RunEnded as ended:
         # Its last holder may have acted, or a person decided it while we waited for the lease.

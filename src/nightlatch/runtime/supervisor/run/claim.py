@@ -50,6 +50,7 @@ class Claimed:
         self.stage = ""  # the job's stage when the claim was begun
         self.holding = False  # the run's writes wait for an approval
         self.clean = self.own_cap = False  # as in `End`
+        self._row: Row | None = None  # the job's, as this process last read or moved it
 
     # ── before the lease ──
 
@@ -104,7 +105,7 @@ class Claimed:
 
     def waits_unstarted(self, store: Store) -> bool:
         """Must the run be approved before its command is started?"""
-        row = read_row(store, self.job.name)
+        row = self._row = read_row(store, self.job.name)
         claim = row.claim if row else None
         return row is not None and claim is not None and self._holds(row, claim) == stages.START
 
@@ -228,16 +229,22 @@ class Claimed:
     # ── moving the row ──
 
     def _move(self, store: Store, ledger: Ledger, change: Callable[[Row, Claim], Row]) -> tuple[Row, Row] | None:
-        """Change the row as long as the claim is ours and open. Returns the row before and after; None if it is not."""
+        """Change the row as long as the claim is ours and open. Returns the row before and after; None if it is not.
+
+        The row that we know is tried first: a move of any other process since then makes ours miss.
+        """
+        row, self._row = self._row, None
         while True:
-            row = read_row(store, self.job.name)
+            row = row or read_row(store, self.job.name)
             claim = row.claim if row else None
             if row is None or claim is None or claim.id != self.id or not claim.is_open:
                 self.closed = True
                 return None
             new = change(row, claim)
-            if move_row(store, ledger, row, new):
+            self._row = move_row(store, ledger, row, new)
+            if self._row:
                 return row, new
+            row = None
 
 
 def _started(known: RunRow | None) -> int:

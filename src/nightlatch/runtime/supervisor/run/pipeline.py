@@ -101,7 +101,7 @@ class Pipeline(Preflight):
         claim = self.claim
         try:
             key = self.look()
-            verdict = key if isinstance(key, verdicts.Verdict) else self._ended_before(key)
+            verdict = key if isinstance(key, verdicts.Verdict) else self._ended_before()
             if verdict:
                 claim.settle(self.store, self.ledger, verdict)
                 return verdict
@@ -126,9 +126,9 @@ class Pipeline(Preflight):
         until_recorded(lease, lambda: claim.settle(self.store, self.ledger, final))
         return verdict
 
-    def _ended_before(self, key: str) -> Verdict | None:
+    def _ended_before(self) -> Verdict | None:
         """The verdict of a run that has ended and that a schedule does not try again."""
-        known = self.ledger.find(self.job.name, key)
+        known = self.known
         publishes = known is not None and self.only_publishes(known)
         if not self.claim or not self.claim.closed_by(known, publishes) or not known or self.after:
             return None
@@ -157,7 +157,14 @@ class Pipeline(Preflight):
             gates=self.delivery.publication.gates if self.delivery else (),
             # A batch keeps its own record of which machine began it.
             begin=self._entry(key) if self.lists_begun else None,
+            # The claim is begun next: that move is on the disk, and the grant with it, before the ledger is sealed.
+            lazy=self.is_lazy,
         )
+
+    @property
+    def is_lazy(self) -> bool:
+        """Does the next move of the claim flush what the store is told before it?"""
+        return self.claim is not None and getattr(self.store, "may_be_lazy", False)
 
     @property
     def lists_begun(self) -> bool:

@@ -31,6 +31,7 @@ class Preflight:
         """`after`: the run as the try before this one left it, if this process made that try."""
         self.job, self.where, self.after = job, url.resolve(store), after
         self.host, self.reported = identity.host(), Reported()
+        self.known: RunRow | None = None  # the key's run, as `look` has found it
         # A large database driver is loaded after the warden is forked, which does not need it.
         scheme = url.scheme_of(self.where)
         self.large = scheme is not None and scheme.large
@@ -94,6 +95,7 @@ class Preflight:
             known = self.ledger.approve(known.id, known.head, approver)
         if known and known.status == statuses.WAITING and not settled:
             self.check_due(known)
+        self.known = known
         if known and self.only_publishes(known):
             return key  # its approved result is paid for already, and only lands
         if known and (given_up := self._given_up(known)):

@@ -21,14 +21,16 @@ def read_row(store: Store, job: str) -> Row | None:
     return rows.read(found[0]) if found else None
 
 
-def move_row(store: Store, ledger: Ledger, row: Row, new: Row) -> bool:
-    """Replace a row by `new`; False, and nothing changed, if another process has moved it since it was read.
+def move_row(store: Store, ledger: Ledger, row: Row, new: Row) -> Row | None:
+    """Replace a row by `new`; returns the row as it is then. None, and nothing changed, if another process has moved it
+    since it was read.
 
     Records that the move drops are written to the ledger first: nothing else may have them.
     """
     if new.records != row.records:
         ledger.slots.put((row.job, record) for record in row.records_missing_in(new))
-    move = row.move_to(replace(new, by=identity.host()), identity.new_id())
+    new = replace(new, by=identity.host())
+    move = row.move_to(new, identity.new_id())
     try:
         moved = store.advance([move])[0]
     except StoreUnreachable:
@@ -37,4 +39,4 @@ def move_row(store: Store, ledger: Ledger, row: Row, new: Row) -> bool:
     if moved and new.records != row.records:
         # Only for readers of the ledger: the row has these records, and the next move writes what it drops first.
         ledger.slots.put(((row.job, record) for record in new.records_missing_in(row)), lazy=True)
-    return moved
+    return replace(new, id=move.id) if moved else None
