@@ -54,6 +54,9 @@ class _CutAfter:
     def later(self, *words, **more):
         self._transaction.later(*words, **more)
 
+    def insert(self, *words):
+        self._transaction.insert(*words)
+
     def __exit__(self, *words):
         self._transaction.__exit__(*words)
         raise StoreUnreachable("cut off after")

@@ -161,8 +161,8 @@ def test_what_happens_rarely_is_found_by_its_index_which_fills_no_temporary_tabl
             plan = execute(f"EXPLAIN {query}")
     else:
         plan = database.read(f"EXPLAIN QUERY PLAN {query}")
-        put, values = ENTRY.put_all(1).format(prefix=""), ENTRY.numbered([("c", 1, 1, "k", "", "h")])
-        steps = database.read(f"EXPLAIN {put}", **values)
+        values = dict(zip(ENTRY.columns, ("c", 1, 1, "k", "", "h"), strict=True))
+        steps = database.read(f"EXPLAIN {ENTRY.put.format(prefix='')}", **values)
         assert "IdxInsert" in {step[1] for step in steps} and "OpenEphemeral" not in {step[1] for step in steps}
     assert "journal_rare" in str(plan)
 

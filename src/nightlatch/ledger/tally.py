@@ -103,8 +103,7 @@ def close_attempt(
         before = found.get(key, (0, 0, 0, 0, *nothing))
         found[key] = (*before[:4], *map(add, before[4:], parts))
     for (day, model, tag), counted in found.items():
-        chain.later(TALLY.put, job=run.job, day=day, host=run.host, model=model, tag=tag, status=status,
-                    **dict(zip(_COUNTS, counted, strict=True)))  # fmt: skip
+        chain.insert(TALLY, [(run.job, day, run.host, model, tag, status, *counted)])
 
 
 def _tag(chain: ChainTransaction, job: str, day: str, tag: str, known: dict[str, set[str]]) -> str:

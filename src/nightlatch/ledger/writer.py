@@ -38,7 +38,7 @@ _ADVANCE = {  # by (there is progress, there is usage)
     (moved, used): "UPDATE {prefix}run SET seq = :seq, head = :head"
     + (_PROGRESS if moved else "")
     + (_USED if used else "")
-    + f" {WHERE} RETURNING {', '.join(UNITS) if used else 'seq'}"
+    + f" {WHERE} {{matched}}"
     for moved in (False, True)
     for used in (False, True)
 }
@@ -47,7 +47,7 @@ _FINISH = f"""
 UPDATE {{prefix}}run SET seq = :seq, head = :head, status = :status, exit_code = CAST(:exit_code AS BIGINT),
   reason = :reason, elapsed = :elapsed, changed = :at, ended = :at, due = CAST(:due AS BIGINT), anchor = :anchor,
   held = CAST(:held AS BIGINT), approved = CASE WHEN :keeps = 1 THEN approved ELSE '' END, uncounted = :uncounted
-{WHERE} RETURNING {RUN.names}
+{WHERE} {{run_row}}
 """
 _END = """
 UPDATE {prefix}attempt SET status = :status, exit_code = CAST(:exit_code AS BIGINT), reason = :reason, ended = :at,
@@ -74,7 +74,8 @@ class Writer:
         self._fence = RunFence(tables, run, skew)
         self._commits = GroupCommit(self._write)
         self._used = run.usage
-        self._totals: tuple[int, ...] | None = None
+        # The same in whole parts; None: nobody knows, since a commit was not confirmed.
+        self._totals: dict[str, int] | None = counts(run.usage.by_unit())
         self._ended: RunRow | None = None  # as `finish` left it
         self._steps: StepWriter | None = None
         self._child_writes_steps = False  # a process of the run appends steps too
@@ -203,14 +204,16 @@ class Writer:
 
     def _write(self, batch: Sequence[Verb]) -> None:
         """Write the verbs, in their order, in one commit."""
-        self._totals = None
-        self._fence.advance(lambda seq, head: self._composed(seq, head, batch))
+        before, self._totals = self._totals, None
+        self._fence.advance(lambda seq, head: self._composed(seq, head, batch, before))
         if any(verb.counts for verb in batch):
-            # Totals come from the run's row: an unconfirmed commit may have landed after all.
-            totals = self._totals
-            self._used = amounts_of(dict(zip(UNITS, totals, strict=True))) if totals else self._fence.look().usage
+            # An unconfirmed commit may have landed after all: then the run's row knows.
+            self._used = amounts_of(self._totals) if self._totals else self._fence.look().usage
 
-    def _composed(self, seq: int, head: str, batch: Sequence[Verb]) -> tuple[int, str, Callable[[], bool]]:
+    def _composed(
+        self, seq: int, head: str, batch: Sequence[Verb], before: dict[str, int] | None
+    ) -> tuple[int, str, Callable[[], bool]]:
+        """`before`: what the run had used; only its writer, whose head is checked, adds to that."""
         run, at, values = self.run, self._fence.now(), self._fence.values()
         rows: dict[Table, list[tuple[object, ...]]] = {ENTRY: []}
         used = _NO_AMOUNTS
@@ -237,9 +240,10 @@ class Writer:
         values |= {"seq": seq, "head": head} | (used if USED in rows else {})
 
         def write() -> bool:
-            hit = self._tables.guarded(update, values, list(rows.items()))
-            self._totals = hit[0] if hit else None
-            return bool(hit)
+            hit = bool(self._tables.guarded(update, values, list(rows.items())))
+            if hit and before:
+                self._totals = {unit: before[unit] + used[unit] for unit in UNITS} if USED in rows else before
+            return hit
 
         return seq, head, write
 
