@@ -107,8 +107,9 @@ class PostgresDatabase:
         `lazy`: the change need not be on the server's disk yet; the next commit of anything flushes it too. `sql` must
         end in RETURNING.
         """
-        if lazy:
-            sql = f"{sql.rstrip()}, {_LAZY}"
+        return self._write(f"{sql.rstrip()}, {_LAZY}" if lazy else sql, values, patience)
+
+    def _write(self, sql: str, values: dict[str, Any], patience: float) -> list[Row]:
         deadline = clock.now() + patience
         with ExplainedPostgresErrors(self.url):
             while True:
@@ -125,9 +126,10 @@ class PostgresDatabase:
         `lazy` as in `write`.
         """
         sql = one_statement(update, inserts, self.prefix) + (f", (SELECT {_LAZY}) AS lazy" if lazy else "")
+        values = values.copy()
         for table, rows in inserts:
-            values = values | table.values(rows)
-        return self.write(sql, lazy=False, patience=PATIENCE, **values)
+            values.update(table.values(rows))
+        return self._write(sql, values, PATIENCE)
 
     @staticmethod
     def row_after(table: str, columns: str) -> str:

@@ -19,8 +19,14 @@ _RENAMED = {"state": "status"}  # old name of a fact → new name; old entries s
 
 def pack(facts: Mapping[str, object]) -> str:
     """One `name=text` a line. Facts that are None are left out."""
-    texts = [(name, clean(value)) for name, value in facts.items() if value is not None]
-    return "\n".join([f"{name}={text if text.isalnum() else line(text)}" for name, text in texts])
+    lines = []
+    for name, value in facts.items():
+        if type(value) is int or type(value) is float:
+            lines.append(f"{name}={value}")
+        elif value is not None:
+            text = clean(value)
+            lines.append(f"{name}={text if text.isalnum() else line(text)}")
+    return "\n".join(lines)
 
 
 def unpack(body: str) -> dict[str, str]:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     Records = Sequence[tuple[Table, Rows]]
 
 NOTHING: dict[str, str] = {}  # nothing is known about a usage report
-_UNKNOWN = {column: "" for column, kind in USED.columns.items() if kind == "TEXT"}
-_NO_AMOUNTS = dict.fromkeys(UNITS, 0)
+_ABOUT = tuple(USED.columns)[-6:]  # model, kind, source, item, tag, agent
+_NOTHING_KNOWN = ("",) * len(_ABOUT)
 
 _PROGRESS = ", done = :done, total = :total, message = :message"
 _USED = "".join(f", {unit} = {unit} + :{unit}" for unit in UNITS)
@@ -73,9 +73,10 @@ class Writer:
         self._tables, self._watching = tables, watching
         self._fence = RunFence(tables, run, skew)
         self._commits = GroupCommit(self._write)
-        self._used = run.usage
-        # The same in whole parts; None: nobody knows, since a commit was not confirmed.
-        self._totals: dict[str, int] | None = counts(run.usage.by_unit())
+        # What the run has used, in whole parts: only its writer adds to that. None: the run's row is to be asked, since
+        # a commit was not confirmed, and may have landed after all.
+        self._used: dict[str, int] | None = counts(run.usage.by_unit())
+        self._used_after: dict[str, int] | None = None  # the commit that is being written
         self._ended: RunRow | None = None  # as `finish` left it
         self._steps: StepWriter | None = None
         self._child_writes_steps = False  # a process of the run appends steps too
@@ -96,14 +97,15 @@ class Writer:
         `about` may name the model, the kind of token, the source of the figure, the item or step, and a tag.
         """
         self.take(self.used(amounts, about))
-        return self._used
+        return amounts_of(self._used) if self._used else self._fence.look().usage
 
     def used(self, amounts: Mapping[str, float], about: Mapping[str, str] = NOTHING, **facts: object) -> Verb:
         """A report of usage as a verb for `take`."""
-        described = {name: clean(text) for name, text in {"tag": self.tag, **about}.items() if text}
         parts = counts(amounts)
-        verb = Verb(kinds.USAGE, {**amounts, **described, **facts})
-        verb.counts, verb.about = parts, described
+        if about or self.tag:
+            about = {name: clean(text) for name, text in {"tag": self.tag, **about}.items() if text}
+        verb = Verb(kinds.USAGE, {**amounts, **about, **facts})
+        verb.counts, verb.about = parts, about
         return verb
 
     def take(self, *verbs: Verb) -> None:
@@ -204,19 +206,16 @@ class Writer:
 
     def _write(self, batch: Sequence[Verb]) -> None:
         """Write the verbs, in their order, in one commit."""
-        before, self._totals = self._totals, None
-        self._fence.advance(lambda seq, head: self._composed(seq, head, batch, before))
-        if any(verb.counts for verb in batch):
-            # An unconfirmed commit may have landed after all: then the run's row knows.
-            self._used = amounts_of(self._totals) if self._totals else self._fence.look().usage
+        self._used_after = None
+        try:
+            self._fence.advance(lambda seq, head: self._composed(seq, head, batch))
+        finally:
+            self._used = self._used_after
 
-    def _composed(
-        self, seq: int, head: str, batch: Sequence[Verb], before: dict[str, int] | None
-    ) -> tuple[int, str, Callable[[], bool]]:
-        """`before`: what the run had used; only its writer, whose head is checked, adds to that."""
+    def _composed(self, seq: int, head: str, batch: Sequence[Verb]) -> tuple[int, str, Callable[[], bool]]:
         run, at, values = self.run, self._fence.now(), self._fence.values()
         rows: dict[Table, list[tuple[object, ...]]] = {ENTRY: []}
-        used = _NO_AMOUNTS
+        added: dict[str, int] = {}  # usage, in whole parts
         if self._fence.landed:
             batch = [verb for verb in batch if not verb.heads & self._fence.landed]
         if not batch:
@@ -227,22 +226,22 @@ class Writer:
             rows[ENTRY].append((run.id, seq, at, verb.kind, verb.body, head))
             values |= verb.progress
             if verb.counts:
-                row = {**_UNKNOWN, **verb.about, **verb.counts, "run": run.id, "seq": seq, "job": run.job, "at": at,
-                       "attempt": run.attempt}  # fmt: skip
-                rows.setdefault(USED, []).append(tuple([row[column] for column in USED.columns]))
-                used = {unit: used[unit] + count for unit, count in verb.counts.items()}
+                about = [verb.about.get(name, "") for name in _ABOUT] if verb.about else _NOTHING_KNOWN
+                row = run.id, seq, run.job, at, *verb.counts.values(), run.attempt, *about
+                rows.setdefault(USED, []).append(row)
+                added = {unit: added[unit] + count for unit, count in verb.counts.items()} if added else verb.counts
             for table, more in verb.records:
                 rows.setdefault(table, []).extend(more)
         for verb in batch:
             if verb.counts:
                 verb.heads.add(head)
-        update = _ADVANCE["done" in values, USED in rows]
-        values |= {"seq": seq, "head": head} | (used if USED in rows else {})
+        update = _ADVANCE["done" in values, bool(added)]
+        values |= {"seq": seq, "head": head, **added}
 
         def write() -> bool:
             hit = bool(self._tables.guarded(update, values, list(rows.items())))
-            if hit and before:
-                self._totals = {unit: before[unit] + used[unit] for unit in UNITS} if USED in rows else before
+            if hit and self._used:
+                self._used_after = {unit: count + added.get(unit, 0) for unit, count in self._used.items()}
             return hit
 
         return seq, head, write
@@ -273,7 +272,7 @@ class Writer:
                     tally.close_attempt(
                         self._tables, chain, replace(run, done=self._ended.done), status, at=at,
                         elapsed=elapsed, run_ended=run_status != statuses.WAITING,
-                        used=any(self._used.by_unit().values()),
+                        used=self._used is None or any(self._used.values()),
                     )  # fmt: skip
             except _Missed:
                 return False
