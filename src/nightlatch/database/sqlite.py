@@ -81,9 +81,10 @@ class SqliteDatabase:
 
     def facts(self) -> dict[str, str]:
         """The facts recorded when the database was made."""
-        with self._thread, self._explained:
-            self._connect()
-            return self._facts
+        if self._connection is None:
+            with self._thread, self._explained:
+                self._connect()
+        return self._facts
 
     def read(self, sql: str, *, patience: float = PATIENCE, **values: object) -> list[Row]:
         """Readers do not wait for writers here: `patience` is for databases on a network."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _LONGEST = 65536  # characters that are kept of one fact
+_AS_IT_IS = (int, float)  # their text needs no cleaning, as that of letters and digits
 _RENAMED = {"state": "status"}  # old name of a fact → new name; old entries stay as they were hashed
 
 
@@ -21,11 +22,10 @@ def pack(facts: Mapping[str, object]) -> str:
     """One `name=text` a line. Facts that are None are left out."""
     lines = []
     for name, value in facts.items():
-        if type(value) is int or type(value) is float:
+        if type(value) in _AS_IT_IS or (type(value) is str and value.isalnum() and len(value) <= _LONGEST):
             lines.append(f"{name}={value}")
         elif value is not None:
-            text = clean(value)
-            lines.append(f"{name}={text if text.isalnum() else line(text)}")
+            lines.append(f"{name}={line(clean(value))}")
     return "\n".join(lines)
 
 

@@ -91,8 +91,9 @@ class TypedTable(Table, Generic[T]):
         """The object of a row that was selected by `names`."""
         found = dict(zip(self._fields, row, strict=True))
         for field, read in self._reads:
-            if found[field] is not None:
-                found[field] = read(found[field])
+            stored = found[field]
+            if stored is not None:
+                found[field] = read(stored)
         if self._amounts:
             found[self._amounts] = amounts({unit: found.pop(unit) for unit in UNITS})
         return made(self._of, found)

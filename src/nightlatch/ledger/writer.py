@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core import statuses
-from ..core.units import UNITS
+from ..core.units import UNITS, Amounts
 from ..core.value import replace
 from ..errors import RunEnded, UsageError
 from . import kinds
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from ..core.units import Amounts
     from ..database.guarded import Rows, Table
     from .records import RunRow
     from .step_log import StepWriter
@@ -75,7 +74,7 @@ class Writer:
         self._commits = GroupCommit(self._write)
         # What the run has used, in whole parts: only its writer adds to that. None: the run's row is to be asked, since
         # a commit was not confirmed, and may have landed after all.
-        self._used: dict[str, int] | None = counts(run.usage.by_unit())
+        self._used: dict[str, int] | None = counts(run.usage.by_unit() if run.usage != Amounts() else {})
         self._used_after: dict[str, int] | None = None  # the commit that is being written
         self._ended: RunRow | None = None  # as `finish` left it
         self._steps: StepWriter | None = None
