@@ -170,8 +170,11 @@ class Ledger:
             by, within = ["job"], [*within, f"{'' if self.many_machines else '+'}status = :status"]
         if job:  # its newest runs and its newest nested runs: an index has each of them in order
             parts = [where(by, *within, f"parent {sign} ''") for sign in ("=", "<>")]
-        else:
-            parts = [where(by, *within)] if by else of_any_status(*within)
+        elif status:
+            parts = [where(by, *within)]
+        else:  # a few of each status are read in vain: only their ids
+            ids = newest_runs("id, changed", of_any_status(*within))
+            parts = [where((), f"id IN (SELECT id FROM ({ids}) AS newest)")]
         return map(RUN.read, self._tables.read(newest_runs(RUN.names, parts), **which, **times, most=limit))
 
     def newest(self, job: str) -> RunRow | None:
