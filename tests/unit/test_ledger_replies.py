@@ -54,6 +54,9 @@ class _CutAfter:
     def later(self, *words, **more):
         self._transaction.later(*words, **more)
 
+    def insert(self, *words):
+        self._transaction.insert(*words)
+
     def __exit__(self, *words):
         self._transaction.__exit__(*words)
         raise StoreUnreachable("cut off after")
@@ -78,6 +81,19 @@ def test_a_verb_that_did_not_happen_says_so_and_the_next_one_does(book, monkeypa
         writer.usage(usd=1)
     assert writer.usage(usd=2).usd == 2.0 == book.run(writer.run.id).usage.usd
     assert kinds(book, writer) == ["usage"]
+
+
+def test_what_a_run_has_used_is_known_after_a_reply_that_was_lost(book, monkeypatch):
+    writer = begun(book)
+    assert writer.usage(usd=0.1).usd == 0.1
+    Cut(book._tables.database, monkeypatch, "after", "", "before", "")
+    assert writer.usage(usd=0.2).usd == 0.3
+    assert writer.usage(usd=0.4, tokens=5).usd == 0.7
+    with pytest.raises(StoreUnreachable):
+        writer.usage(usd=1)
+    writer.event("one")
+    last = writer.usage(usd=0.8)
+    assert (last.usd, last.tokens) == (1.5, 5) and last == book.run(writer.run.id).usage
 
 
 def test_a_commit_that_landed_late_is_caught_up_with(book, monkeypatch):

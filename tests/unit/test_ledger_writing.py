@@ -10,6 +10,7 @@ import pytest
 from nightlatch.database.guarded import Table
 from nightlatch.errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from nightlatch.ledger import kinds
+from nightlatch.ledger.history import _USED_SINCE
 from nightlatch.ledger.records import ENTRY
 from nightlatch.ledger.writer import Verb
 from tests.support.ledgers import ME, OTHER, begun
@@ -161,10 +162,42 @@ def test_what_happens_rarely_is_found_by_its_index_which_fills_no_temporary_tabl
             plan = execute(f"EXPLAIN {query}")
     else:
         plan = database.read(f"EXPLAIN QUERY PLAN {query}")
-        put, values = ENTRY.put_all(1).format(prefix=""), ENTRY.numbered([("c", 1, 1, "k", "", "h")])
-        steps = database.read(f"EXPLAIN {put}", **values)
+        values = dict(zip(ENTRY.columns, ("c", 1, 1, "k", "", "h"), strict=True))
+        steps = database.read(f"EXPLAIN {ENTRY.put.format(prefix='')}", **values)
         assert "IdxInsert" in {step[1] for step in steps} and "OpenEphemeral" not in {step[1] for step in steps}
     assert "journal_rare" in str(plan)
+
+
+def test_the_newest_runs_of_all_are_in_order_and_no_index_is_written_for_them_alone(book):
+    ended = [begun(book, key=str(number)) for number in range(4)]
+    for writer, status in zip(ended, ("failed", "succeeded", "stalled", "failed"), strict=True):
+        writer.finish(status)
+        time.sleep(0.002)
+    running = begun(book, key="running").run.id
+    newest = [running, *(writer.run.id for writer in reversed(ended))]
+    assert [run.id for run in book.runs()] == newest and [run.id for run in book.runs(limit=2)] == newest[:2]
+    assert book.history.used_since(0.0) == (0.0, 5)
+    if not book.many_machines:
+        database = book._tables.database
+        sql = database.read("SELECT sql FROM sqlite_master WHERE type = 'index' AND tbl_name = 'run' AND sql <> ''")
+        assert not [text for (text,) in sql if "(changed" in text]
+        plan = database.read(f"EXPLAIN QUERY PLAN {book._tables.sql(_USED_SINCE)}", since=0, most=5)
+        reads = [row[3] for row in plan if " run" in row[3]]
+        assert reads and all("run_status_changed" in step for step in reads)
+
+
+def test_on_sqlite_the_verbs_of_a_run_collect_no_rows_in_a_temporary_table(book):
+    """RETURNING does that, and takes longer than the change itself."""
+    if book.many_machines:
+        return
+    statements: list[str] = []
+    book.open_run("job", "first")  # makes the job's chain
+    book._tables.database._connect().set_trace_callback(statements.append)
+    writer = begun(book)
+    writer.event(kinds.PROGRESS, done=1)
+    assert writer.usage(usd=1).usd == 1.0
+    assert writer.finish("succeeded").usage.usd == 1.0
+    assert len(statements) > 20 and not [sql for sql in statements if "RETURNING" in sql]
 
 
 def test_a_chain_that_two_processes_make_at_once_has_one_beginning(book):

@@ -50,7 +50,7 @@ class Holder:
 
     def pack(self) -> str:
         """One `field=value` a line: the same text in a table, in a git blob and on a page."""
-        return "\n".join(f"{field}={text}" for field, text in self.__dict__.items() if text not in ("", 0, _UNKNOWN))
+        return "\n".join([f"{field}={text}" for field, text in self.__dict__.items() if text not in ("", 0, _UNKNOWN)])
 
     @classmethod
     def unpack(cls, text: str) -> Holder:

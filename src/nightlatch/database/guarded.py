@@ -23,6 +23,7 @@ class Table:
         self.columns = columns
         self.tail = tail
         self._values = [f"{name}_{column}" for column in columns]  # the names of the parameters
+        self._insert_all: dict[tuple[str, int], str] = {}
         # For SQLite: one row at a time, values in the columns' order.
         self.insert = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))}) {tail}"
 
@@ -38,11 +39,31 @@ class Table:
             source = fence
         return f"INSERT INTO {prefix}{self.name} ({columns}) SELECT {chosen} FROM {source} {self.tail}"
 
-    def values(self, rows: Rows) -> dict[str, object]:
-        """The parameters of `insert_behind`."""
-        if len(rows) == 1:
-            return dict(zip(self._values, rows[0], strict=True))
-        return {value: _array(column) for value, column in zip(self._values, zip(*rows, strict=True), strict=True)}
+    def values(self, rows: Rows) -> Iterable[tuple[str, object]]:
+        """The parameters of `insert_behind`, each with its name."""
+        columns = rows[0] if len(rows) == 1 else map(_array, zip(*rows, strict=True))
+        return zip(self._values, columns, strict=True)
+
+    def insert_all(self, prefix: str, count: int) -> str:
+        """For PostgreSQL: insert so many rows, with the values of `numbered`."""
+        if (prefix, count) not in self._insert_all:
+            rows = (
+                ", ".join(f"CAST(:{value}_{number} AS {kind})" for value, kind in self._typed())
+                for number in range(count)
+            )
+            values = ", ".join(f"({row})" for row in rows)
+            self._insert_all[prefix, count] = (
+                f"INSERT INTO {prefix}{self.name} ({', '.join(self.columns)}) VALUES {values} {self.tail}"
+            )
+        return self._insert_all[prefix, count]
+
+    def numbered(self, rows: Rows) -> dict[str, object]:
+        """The parameters of `insert_all`."""
+        return {
+            f"{name}_{number}": item
+            for number, row in enumerate(rows)
+            for name, item in zip(self._values, row, strict=True)
+        }
 
     def _typed(self) -> Iterable[tuple[str, str]]:
         return zip(self._values, self.columns.values(), strict=True)
@@ -53,7 +74,7 @@ _statements: dict[object, str] = {}
 
 def one_statement(update: str, inserts: Inserts, prefix: str) -> str:
     """The update and its inserts. `update` ends in RETURNING; the whole statement returns the same rows."""
-    shape = update, prefix, tuple((table, len(rows) > 1) for table, rows in inserts)
+    shape = update, prefix, tuple([(table, len(rows) > 1) for table, rows in inserts])
     if shape not in _statements:
         parts = "".join(
             f", put_{table.name} AS ({table.insert_behind('fence', prefix, many=len(rows) > 1)})"

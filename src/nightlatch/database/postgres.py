@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from .guarded import Inserts
+    from .guarded import Inserts, Rows, Table
     from .release_waiter import NotifiedWaiter
 
     Row = tuple[Any, ...]
@@ -36,6 +36,7 @@ CONNECTIONS = 4  # at once, for all threads of a process
 
 _UNDEFINED_TABLE, _UNDEFINED_SCHEMA = "42P01", "3F000"
 _ABORTED = ("40001", "40P01")  # serialization failure, deadlock: certainly not committed, and worth another try
+_MOST = 8  # rows in one statement of a transaction
 _LAZY = "set_config('synchronous_commit', 'off', true)"  # for this transaction alone
 
 # When a server vanishes, the kernel must not wait for a quarter of an hour.
@@ -55,6 +56,7 @@ class PostgresDatabase:
     now = wall = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
     share, lock = "FOR SHARE", "FOR NO KEY UPDATE"
     unlocked = "FOR NO KEY UPDATE SKIP LOCKED"
+    matched = "RETURNING 1"
     unindexed = ""  # PostgreSQL has statistics, and chooses the index by itself
     clock_name = "server"
     many_machines = True  # a record that no clock can judge may be another machine's: it is watched, not refused
@@ -105,8 +107,9 @@ class PostgresDatabase:
         `lazy`: the change need not be on the server's disk yet; the next commit of anything flushes it too. `sql` must
         end in RETURNING.
         """
-        if lazy:
-            sql = f"{sql.rstrip()}, {_LAZY}"
+        return self._write(f"{sql.rstrip()}, {_LAZY}" if lazy else sql, values, patience)
+
+    def _write(self, sql: str, values: dict[str, Any], patience: float) -> list[Row]:
         deadline = clock.now() + patience
         with ExplainedPostgresErrors(self.url):
             while True:
@@ -123,9 +126,15 @@ class PostgresDatabase:
         `lazy` as in `write`.
         """
         sql = one_statement(update, inserts, self.prefix) + (f", (SELECT {_LAZY}) AS lazy" if lazy else "")
+        values = values.copy()
         for table, rows in inserts:
-            values = values | table.values(rows)
-        return self.write(sql, lazy=False, patience=PATIENCE, **values)
+            values.update(table.values(rows))
+        return self._write(sql, values, PATIENCE)
+
+    @staticmethod
+    def row_after(table: str, columns: str) -> str:
+        """The end of a change of one row of the table that returns the row as it is then."""
+        return f"RETURNING {columns}"
 
     def transaction(self, *, lazy: bool = False) -> _PostgresTransaction:
         """Several statements as one: `with db.transaction() as execute: execute(sql, **values)`. `lazy`
@@ -318,6 +327,12 @@ class _PostgresTransaction:
         """The same statement with the values of each row."""
         for row in rows:
             self.later(sql, **row)
+
+    def insert(self, table: Table, rows: Rows) -> None:
+        """Insert rows, each with its values in the columns' order; as with `later`."""
+        for first in range(0, len(rows), _MOST):
+            some = rows[first : first + _MOST]
+            self.later(table.insert_all(self._database.prefix, len(some)), **table.numbered(some))
 
     def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:
         if error is not None:

@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from .guarded import Inserts
+    from .guarded import Inserts, Rows, Table
 
     Row = tuple[Any, ...]
 
 MEMORY = ":memory:"
 _LOG_PAGES = 250  # before a checkpoint: a process that opens the database alone reads the whole log
+_THEN = "/* then */"  # between two statements
 PATIENCE = 30.0  # seconds a writer waits for its turn unless it says otherwise
 
 _inherited: list[sqlite3.Connection] = []  # from before a fork: referenced, so that they are never closed
@@ -48,6 +49,7 @@ class SqliteDatabase:
     share = lock = unlocked = ""  # there is only one writer at a time, so a row that is read needs no lock
     prefix = ""  # the file holds our tables only
     notify = ""  # there are no notifications
+    matched = ""  # a change tells how many rows it has found
     unindexed = "+"
     alone = "TRUE"
     many_machines = False
@@ -80,20 +82,21 @@ class SqliteDatabase:
 
     def facts(self) -> dict[str, str]:
         """The facts recorded when the database was made."""
-        with self._thread, self._explained:
-            self._connect()
-            return self._facts
+        if self._connection is None:
+            with self._thread, self._explained:
+                self._connect()
+        return self._facts
 
     def read(self, sql: str, *, patience: float = PATIENCE, **values: object) -> list[Row]:
         """Readers do not wait for writers here: `patience` is for databases on a network."""
         with self._thread, self._explained:
-            return self._current().execute(sql, self._timed(values)).fetchall()
+            return self._current().execute(sql, _timed(sql, values)).fetchall()
 
     def read_each(self, sql: str, rows: Sequence[dict[str, object]]) -> list[list[Row]]:
         """What the statement finds for the values of each row."""
         with self._thread, self._explained:
             connection = self._current()
-            return [connection.execute(sql, self._timed(row)).fetchall() for row in rows]
+            return [connection.execute(sql, _timed(sql, row)).fetchall() for row in rows]
 
     def write(self, sql: str, *, lazy: bool = False, patience: float = PATIENCE, **values: object) -> list[Row]:
         """One statement, one transaction, durable when this returns.
@@ -103,8 +106,8 @@ class SqliteDatabase:
         with self._thread, self._explained:
             connection = self._current()
             # The clock is read before the statement: a pause in between can only make the result too careful.
-            work = lambda: connection.execute(sql, self._timed(values)).fetchall()  # noqa: E731
-            return self._in_turn(work, patience, lazy=lazy)
+            work = lambda: connection.execute(sql, _timed(sql, values)).fetchall()  # noqa: E731
+            return self._in_turn(connection, work, patience, lazy=lazy)
 
     def guarded(self, update: str, values: dict[str, object], inserts: Inserts, *, lazy: bool = False) -> list[Row]:
         """`update`, and the rows if it matches: all or nothing, durable when this returns. [] if it matches nothing.
@@ -115,13 +118,10 @@ class SqliteDatabase:
         def transaction() -> list[Row]:
             try:
                 connection.execute("BEGIN IMMEDIATE")
-                hit = connection.execute(update, values).fetchall()
+                hit = _execute(connection, update, values)
                 if hit:
                     for table, rows in inserts:
-                        if len(rows) == 1:  # the usual case, and faster
-                            connection.execute(table.insert, rows[0])
-                        else:
-                            connection.executemany(table.insert, rows)
+                        _insert(connection, table, rows)
                 connection.execute("COMMIT")
                 return hit
             finally:
@@ -130,7 +130,13 @@ class SqliteDatabase:
 
         with self._thread, self._explained:
             connection = self._current()
-            return self._in_turn(transaction, PATIENCE, lazy=lazy)
+            return self._in_turn(connection, transaction, PATIENCE, lazy=lazy)
+
+    @staticmethod
+    def row_after(table: str, columns: str) -> str:
+        """The end of a change of the row with the id `:id` that returns the row as it is then. RETURNING would collect
+        it in a temporary table, which takes longer than to read it."""
+        return f"{_THEN}SELECT {columns} FROM {table} WHERE id = :id"
 
     def transaction(self, *, lazy: bool = False) -> _SqliteTransaction:
         """Several statements as one: `with db.transaction() as execute: execute(sql, **values)`.
@@ -258,8 +264,9 @@ class SqliteDatabase:
     def _apply(self, meta: dict[str, str], execute: Callable[[str, dict[str, str]], object]) -> None:
         schema.apply(meta, self.area, lambda sql, values: execute(schema.for_sqlite(sql), values))
 
-    def _in_turn(self, work: Callable[[], list[Row]], patience: float, *, lazy: bool = False) -> list[Row]:
-        connection = self._connect()
+    def _in_turn(
+        self, connection: sqlite3.Connection, work: Callable[[], list[Row]], patience: float, *, lazy: bool
+    ) -> list[Row]:
         before = connection.total_changes
         self._log.behind = not lazy
         try:
@@ -283,9 +290,6 @@ class SqliteDatabase:
             + (f" by process {holder[0]}" if holder else "")
             + f": no turn to write in {patience:.1f} s. Try again"
         )
-
-    def _timed(self, values: dict[str, object]) -> dict[str, object]:
-        return {"now": int(clock.now() * 1000), "wall": int(clock.wall() * 1000), **values}
 
 
 def _databases() -> list[SqliteDatabase]:
@@ -340,16 +344,21 @@ class _SqliteTransaction:
 
     def __call__(self, sql: str, **values: object) -> list[Row]:
         with self._database._explained:
-            return self._connection.execute(sql, self._database._timed(values)).fetchall()
+            return _execute(self._connection, sql, _timed(sql, values))
 
     def later(self, sql: str, **values: object) -> None:
         """A statement whose answer is not needed: a database on a network may send it with the next one."""
         self(sql, **values)
 
+    def insert(self, table: Table, rows: Rows) -> None:
+        """Insert rows, each with its values in the columns' order."""
+        with self._database._explained:
+            _insert(self._connection, table, rows)
+
     def many(self, sql: str, rows: Sequence[dict[str, object]]) -> None:
         """The same statement with the values of each row; all at one time of the clock."""
         with self._database._explained:
-            time = self._database._timed({})
+            time = _timed(sql, {})
             self._connection.executemany(sql, [time | row for row in rows])
 
     def __exit__(self, kind: object, *_: object) -> None:
@@ -365,6 +374,31 @@ class _SqliteTransaction:
                     database._log.flush()
         finally:
             database._thread.release()
+
+
+def _timed(sql: str, values: dict[str, object]) -> dict[str, object]:
+    """The values, and the time if the statement asks for it."""
+    if ":wall" not in sql and ":now" not in sql:
+        return values
+    return {"now": int(clock.now() * 1000), "wall": int(clock.wall() * 1000), **values}
+
+
+def _execute(connection: sqlite3.Connection, sql: str, values: dict[str, object]) -> list[Row]:
+    """Run a statement, and the one after `_THEN` if the first has changed a row: what the last one returns. A change
+    that returns nothing gives an empty row if it has changed something."""
+    change, _, then = sql.partition(_THEN)
+    done = connection.execute(change, values)
+    rows: list[Row] = done.fetchall()
+    if done.rowcount < 1:  # -1: it was no change
+        return rows
+    return connection.execute(then, values).fetchall() if then else rows or [()]
+
+
+def _insert(connection: sqlite3.Connection, table: Table, rows: Rows) -> None:
+    if len(rows) == 1:  # the usual case, and faster
+        connection.execute(table.insert, rows[0])
+    else:
+        connection.executemany(table.insert, rows)
 
 
 def _mode(connection: sqlite3.Connection, change: str = "") -> str:

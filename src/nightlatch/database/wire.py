@@ -52,7 +52,8 @@ class Wire:
     def __init__(self, conninfo: str, deadline: float) -> None:
         self.prepares = False  # set by the owner if there is certainly no pooler in between
         self._answer_unread = False  # that to `post`
-        self._names: dict[tuple[bytes, tuple[int, ...]], bytes] = {}  # statement used before → its name, if prepared
+        # Statements that were used before, with the types of their values → the name, if prepared.
+        self._names: dict[tuple[bytes, tuple[type, ...]], bytes] = {}
         self._poll = select.poll()
         self._connection = pq.PGconn.connect_start(conninfo.encode())
         try:
@@ -68,13 +69,9 @@ class Wire:
         fails, and the statement is sent in full.
         """
         self._settle(deadline)
-        parameters, types = _parameters(values)
-        name = self._prepared(sql, types, deadline) if prepare and self.prepares else b""
+        name = self._prepared(sql, values, deadline) if prepare and self.prepares else b""
         try:
-            if name:
-                self._connection.send_query_prepared(name, parameters)
-            else:
-                self._connection.send_query_params(sql, parameters, param_types=types)
+            self._send(name, sql, values)
             return self._rows(self._answer(deadline))
         except OperationalError as error:
             raise Broken(str(error)) from error
@@ -95,20 +92,14 @@ class Wire:
         if len(statements) == 1 or pq.version() < _PIPELINES:
             return [self.execute(*one, deadline, prepare=prepare) for one in statements]
         self._settle(deadline)
-        connection, ready = self._connection, []
-        for sql, values in statements:
-            parameters, types = _parameters(values)
-            name = self._prepared(sql, types, deadline) if prepare and self.prepares else b""
-            ready.append((sql, parameters, types, name))
+        connection = self._connection
+        names = [self._prepared(*one, deadline) if prepare and self.prepares else b"" for one in statements]
         found: list[list[Row]] = []
         refused: ServerRefused | None = None
         try:
             connection.enter_pipeline_mode()
-            for sql, parameters, types, name in ready:
-                if name:
-                    connection.send_query_prepared(name, parameters)
-                else:
-                    connection.send_query_params(sql, parameters, param_types=types)
+            for name, one in zip(names, statements, strict=True):
+                self._send(name, *one)
             connection.pipeline_sync()
             for _ in statements:
                 answer = self._answer(deadline)
@@ -145,18 +136,28 @@ class Wire:
                 raise Broken(str(error)) from error
             self._answer_unread = False
 
-    def _prepared(self, sql: bytes, types: list[int], deadline: float) -> bytes:
+    def _send(self, name: bytes, sql: bytes, values: Sequence[object]) -> None:
+        parameters = [
+            value.encode() if type(value) is str else None if value is None else str(value).encode() for value in values
+        ]
+        if name:
+            self._connection.send_query_prepared(name, parameters)
+        else:
+            self._connection.send_query_params(sql, parameters, param_types=_types(values))
+
+    def _prepared(self, sql: bytes, values: Sequence[object], deadline: float) -> bytes:
         """The statement's name on the server; b"" at its first use, since a command uses most statements once.
 
         The name is a hash of the statement, so even on a session that is shared after all it can mean no other.
         """
-        what = sql, tuple(types)
+        what = sql, tuple(map(type, values))
         name = self._names.get(what)
         if name is None:
             self._names[what] = b""
             return b""
         if not name:
-            name = b"nightlatch_" + hashlib.sha256(repr(what).encode()).hexdigest()[:32].encode()
+            types = _types(values)
+            name = b"nightlatch_" + hashlib.sha256(repr((sql, types)).encode()).hexdigest()[:32].encode()
             try:
                 self._connection.send_prepare(name, sql, types)
                 self._rows(self._answer(deadline))
@@ -270,9 +271,5 @@ class Wire:
         ]
 
 
-def _parameters(values: Sequence[object]) -> tuple[list[bytes | None], list[int]]:
-    """The values as libpq's parameters, and their types."""
-    return (
-        [value.encode() if type(value) is str else None if value is None else str(value).encode() for value in values],
-        [_INT8 if isinstance(value, int) else _TEXT for value in values],
-    )
+def _types(values: Sequence[object]) -> list[int]:
+    return [_INT8 if isinstance(value, int) else _TEXT for value in values]

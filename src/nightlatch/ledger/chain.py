@@ -14,13 +14,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _LONGEST = 65536  # characters that are kept of one fact
+_AS_IT_IS = (int, float)  # their text needs no cleaning, as that of letters and digits
 _RENAMED = {"state": "status"}  # old name of a fact → new name; old entries stay as they were hashed
 
 
 def pack(facts: Mapping[str, object]) -> str:
     """One `name=text` a line. Facts that are None are left out."""
-    texts = [(name, clean(value)) for name, value in facts.items() if value is not None]
-    return "\n".join([f"{name}={text if text.isalnum() else line(text)}" for name, text in texts])
+    lines = []
+    for name, value in facts.items():
+        if type(value) in _AS_IT_IS or (type(value) is str and value.isalnum() and len(value) <= _LONGEST):
+            lines.append(f"{name}={value}")
+        elif value is not None:
+            lines.append(f"{name}={line(clean(value))}")
+    return "\n".join(lines)
 
 
 def unpack(body: str) -> dict[str, str]:

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from .records import RunRow
     from .tables import ChainTransaction, Tables
 
-_ANCHOR = f"UPDATE {{prefix}}run SET anchor = :anchor WHERE id = :id RETURNING {RUN.names}"
+_ANCHOR = "UPDATE {prefix}run SET anchor = :anchor WHERE id = :id {run_row}"
 
 # A holder's late verdict, another person's decision or a new attempt changes status, attempt or cancel: then no row
 # matches.
 _CHANGE = """
 UPDATE {prefix}run SET status = :status, cancel = :cancel, reason = :reason, changed = :at, due = NULL,
   held = CAST(:held AS BIGINT), approved = :approved, ended = CASE WHEN :ends = 1 THEN :at ELSE ended END
-WHERE id = :id AND status = :was_status AND attempt = :was_attempt AND cancel = :was_cancel RETURNING id
+WHERE id = :id AND status = :was_status AND attempt = :was_attempt AND cancel = :was_cancel {matched}
 """
 # An attempt that a person calls a success counts as one: a later `--again` starts from the beginning.
 _SUCCEEDED = """
@@ -31,7 +31,7 @@ WHERE run = :run AND attempt = :attempt
 """
 _REQUEST_CANCEL = """
 UPDATE {prefix}run SET cancel = :cancel
-WHERE id = :id AND status = 'running' AND attempt = :was_attempt AND cancel = '' RETURNING id
+WHERE id = :id AND status = 'running' AND attempt = :was_attempt AND cancel = '' {matched}
 """
 _PUT_BUDGET = """
 INSERT INTO {prefix}budget (run, caps) VALUES (:run, :caps) ON CONFLICT (run) DO UPDATE SET caps = excluded.caps

@@ -8,7 +8,7 @@ from ..core.value import value
 from . import outline, tally
 from .chain import job_chain
 from .kinds import RARE
-from .records import ENTRY
+from .records import ENTRY, newest_runs, of_any_status
 from .typed_table import amounts
 
 TYPE_CHECKING = False
@@ -42,9 +42,9 @@ WHERE at >= :since AND at < :until{{{{which}}}} GROUP BY {{{{columns}}}}
 _COUNTED = """
 SELECT COUNT(*) FROM (SELECT id FROM {prefix}run WHERE status = :status AND changed >= :since LIMIT :most) AS found
 """
-_USED_SINCE = """
+_USED_SINCE = f"""
 SELECT CAST(COALESCE(SUM(usd), 0) AS BIGINT), COUNT(*) FROM (
-  SELECT usd FROM {prefix}run WHERE changed >= :since ORDER BY changed DESC LIMIT :most) AS found
+  {newest_runs("usd, changed, id", of_any_status("changed >= :since"))}) AS found
 """
 _SLOTS = "SELECT outcome, SUM(count) FROM {prefix}slot_record WHERE last >= :since GROUP BY outcome"
 _OUTCOMES = "SELECT job, outcome, SUM(count) FROM {prefix}slot_record GROUP BY job, outcome ORDER BY job, outcome"

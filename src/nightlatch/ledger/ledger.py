@@ -7,7 +7,7 @@ from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
 from . import decisions, kinds, opening, sealing, step_chain
 from .chain import job_chain
-from .records import ATTEMPT, ENTRY, RUN
+from .records import ATTEMPT, ENTRY, RUN, newest_runs, of_any_status
 from .sealing import NO_FACTS
 from .tables import Tables
 from .typed_table import where
@@ -171,11 +171,14 @@ class Ledger:
             # Many runs have this status, and few of them are the job's: SQLite, which keeps no statistics, must not use
             # the index of statuses.
             by, within = ["job"], [*within, f"{'' if self.many_machines else '+'}status = :status"]
-        # For a job, its newest runs and its newest nested runs: an index has each of them in order.
-        parts = [where(by, *within, f"parent {sign} ''") for sign in ("=", "<>")] if job else [where(by, *within)]
-        newest = [f"SELECT * FROM ({RUN.select}{part} ORDER BY changed DESC, id LIMIT :most) AS part" for part in parts]
-        sql = f"{' UNION ALL '.join(newest)} ORDER BY changed DESC, id LIMIT :most"
-        return map(RUN.read, self._tables.read(sql, **which, **times, most=limit))
+        if job:  # its newest runs and its newest nested runs: an index has each of them in order
+            parts = [where(by, *within, f"parent {sign} ''") for sign in ("=", "<>")]
+        elif status:
+            parts = [where(by, *within)]
+        else:  # a few of each status are read in vain: only their ids
+            ids = newest_runs("id, changed", of_any_status(*within))
+            parts = [where((), f"id IN (SELECT id FROM ({ids}) AS newest)")]
+        return map(RUN.read, self._tables.read(newest_runs(RUN.names, parts), **which, **times, most=limit))
 
     def newest(self, job: str) -> RunRow | None:
         """The run of a job that changed last, without nested ones."""
@@ -367,8 +370,10 @@ class Ledger:
 
     def nested_in(self, run: RunRow) -> list[RunRow]:
         """The nested runs that this attempt has begun."""
-        nested = "WHERE changed >= :since AND grant_id = :grant AND id <> :id"
-        return self._tables.select(RUN, nested, since=_ms(run.started), grant=run.grant, id=run.id)
+        within = ("changed >= :since", "grant_id = :grant", "id <> :id")
+        parts = [where(["job"], f"parent {sign} ''", *within) for sign in ("=", "<>")]  # as in `runs`
+        values = {"job": run.job, "since": _ms(run.started), "grant": run.grant, "id": run.id}
+        return [one for part in parts for one in self._tables.select(RUN, part, **values)]
 
     @property
     def refused_starts(self) -> RefusedStarts:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # without i, l, o and u, which are easily misread
 
-_CREATE = f"{RUN.put} ON CONFLICT DO NOTHING RETURNING id"
+_CREATE = f"{RUN.put} ON CONFLICT DO NOTHING {{matched}}"
 
 
 def find(tables: Tables, job: str, key: str) -> RunRow | None:

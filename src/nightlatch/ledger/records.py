@@ -6,7 +6,11 @@ from ..core import statuses
 from ..core.model import Holder
 from ..core.units import Amounts
 from ..core.value import value
-from .typed_table import TypedTable
+from .typed_table import TypedTable, where
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 NOBODY = Holder.unpack("")
 
@@ -123,3 +127,19 @@ ATTEMPT = TypedTable(
 )
 ENTRY = TypedTable("journal", Entry)
 USED = TypedTable("usage", Used)
+
+
+def newest_runs(columns: str, parts: Iterable[str]) -> str:
+    """SQL for the `:most` newest runs that one of these WHERE clauses selects; each clause is answered in order by an
+    index. `columns` has id and changed."""
+    some = [
+        f"SELECT * FROM (SELECT {columns} FROM {{prefix}}run{part} ORDER BY changed DESC, id LIMIT :most) AS part"
+        for part in parts
+    ]
+    return f"{' UNION ALL '.join(some)} ORDER BY changed DESC, id LIMIT :most"
+
+
+def of_any_status(*conditions: str) -> list[str]:
+    """WHERE clauses for all runs: no index has them in the order of their changes without regard to their status, since
+    every start and end of a run would have to write to it."""
+    return [where((), f"status = '{status}'", *conditions) for status in statuses.ALL]

@@ -29,13 +29,13 @@ _SEAL = f"""
 UPDATE {{prefix}}run SET status = 'running', attempt = :attempt, token = :token, grant_id = :grant, holder = :holder,
   host = :host, command = :command, definition = :definition, seq = :seq, head = :head, changed = :at, started = :at,
   ended = NULL, due = NULL, exit_code = NULL, reason = '', done = 0, total = 0, message = ''
-{_SEEN} RETURNING {RUN.names}
+{_SEEN} {{run_row}}
 """
 
 _REAP = f"""
 UPDATE {{prefix}}run SET status = :status, token = :token, grant_id = :grant, seq = :seq, head = :head,
   changed = :at, ended = :at, reason = :reason
-{_SEEN} RETURNING id
+{_SEEN} {{matched}}
 """
 
 _LOSE = """
@@ -94,7 +94,7 @@ def take(
         values, attempt = _begin(entries, *started_with)
         if not chain(_SEAL, **values):
             return None
-        chain.later(ATTEMPT.put, **ATTEMPT.by_column(attempt))
+        chain.insert(ATTEMPT, [ATTEMPT.row(attempt)])
         _close_lost(tables, chain, run, entries, run_ended=False)
         return anchor(chain, run.id, kinds.LOST, **link)
 

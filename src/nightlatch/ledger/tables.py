@@ -2,7 +2,8 @@
 
 `{prefix}` is the schema of the tables, `{wall}` the clock that all users of the ledger share. `{share}` locks a row
 that must not change before we commit, `{lock}` one that we change ourselves. `{unindexed}` keeps a column's index from
-being used.
+being used. A change that ends in `{matched}` returns something if it has found a row, one that ends in `{run_row}`
+the run's row as it is then.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from ..system import clock, zone
 from . import kinds
 from .chain import head_text, job_chain, link
-from .records import ENTRY
+from .records import ENTRY, RUN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..core.value import T
-    from ..database.guarded import Inserts
+    from ..database.guarded import Inserts, Rows, Table
     from ..database.postgres import PostgresDatabase
     from ..database.sqlite import SqliteDatabase
     from .days import Days
@@ -35,7 +36,7 @@ INSERT INTO {prefix}chain (name, seq, head) VALUES (:chain, 0, '')
 ON CONFLICT (name) DO UPDATE SET seq = chain.seq RETURNING seq, head, {wall}
 """
 _ADVANCE = "UPDATE {prefix}chain SET seq = :seq, head = :head WHERE name = :chain"
-_MOST = 8  # entries in one statement
+_WORDS = ("prefix", "wall", "share", "lock", "unindexed", "matched")
 
 
 class Tables:
@@ -47,7 +48,8 @@ class Tables:
     def sql(self, text: str) -> str:
         rendered = self._rendered.get(text)
         if rendered is None:
-            words = {word: getattr(self.database, word) for word in ("prefix", "wall", "share", "lock", "unindexed")}
+            words = {word: getattr(self.database, word) for word in _WORDS}
+            words["run_row"] = self.database.row_after("run", RUN.names)
             rendered = self._rendered[text] = text.format(**words)
         return rendered
 
@@ -135,6 +137,10 @@ class ChainTransaction:
         """A statement whose answer is not needed."""
         self._transaction.later(self._tables.sql(sql), **values)
 
+    def insert(self, table: Table, rows: Rows) -> None:
+        """Insert rows, each with its values in the columns' order."""
+        self._transaction.insert(table, rows)
+
     def __exit__(self, kind: object, error: BaseException | None, *more: object) -> None:
         if error is None:
             try:
@@ -145,9 +151,8 @@ class ChainTransaction:
         self._transaction.__exit__(kind, error, *more)
 
     def _write(self) -> None:
-        for first in range(0, len(self._entries), _MOST):
-            rows = self._entries[first : first + _MOST]
-            self.later(ENTRY.put_all(len(rows)), **ENTRY.numbered(rows))
+        if self._entries:
+            self.insert(ENTRY, self._entries)
         if self._appended:
             self.later(_ADVANCE, chain=self._chain, seq=self._seq, head=self._head)
 

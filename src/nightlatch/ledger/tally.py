@@ -14,6 +14,7 @@ from ..core import statuses
 from ..core.units import UNITS, Amounts
 from ..core.value import replace, value
 from ..errors import UsageError
+from ..system import zone
 from .records import Usage
 from .typed_table import TypedTable, amounts, counts
 
@@ -60,7 +61,7 @@ OTHER = "other"
 NO_END = "9"  # after every day, as texts are compared
 
 _NOTHING = Amounts()
-BUCKET = 900_000  # ms: a quarter of an hour, so that in no time zone a bucket is on two days
+BUCKET = zone.QUARTER  # usage is summed by it, and then by the day
 _SUMS = ", ".join(f"CAST(COALESCE(SUM({unit}), 0) AS BIGINT)" for unit in UNITS)
 _OF_ATTEMPT = f"""
 SELECT at / :bucket, model, tag, {_SUMS} FROM {{prefix}}usage WHERE run = :run AND attempt = :attempt
@@ -103,8 +104,7 @@ def close_attempt(
         before = found.get(key, (0, 0, 0, 0, *nothing))
         found[key] = (*before[:4], *map(add, before[4:], parts))
     for (day, model, tag), counted in found.items():
-        chain.later(TALLY.put, job=run.job, day=day, host=run.host, model=model, tag=tag, status=status,
-                    **dict(zip(_COUNTS, counted, strict=True)))  # fmt: skip
+        chain.insert(TALLY, [(run.job, day, run.host, model, tag, status, *counted)])
 
 
 def _tag(chain: ChainTransaction, job: str, day: str, tag: str, known: dict[str, set[str]]) -> str:

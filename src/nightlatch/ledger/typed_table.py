@@ -13,7 +13,7 @@ from .chain import pack, unpack
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
 
@@ -83,37 +83,17 @@ class TypedTable(Table, Generic[T]):
         self.names = ", ".join(columns)  # for SELECT and RETURNING
         self.select = f"SELECT {self.names} FROM {{prefix}}{name} "
         # PostgreSQL cannot tell the type of a parameter that is NULL.
-        self._typed_places = [
-            f"CAST(:{column}{{0}} AS {columns[column]})" if column in nullable else f":{column}{{0}}"
-            for column in columns
-        ]
-        self._put: dict[int, str] = {}
-        self.put = self._inserting([""])  # inserts one row, with the values of `by_column`
-
-    def put_all(self, rows: int) -> str:
-        """`put` for so many rows, with the values of `numbered`."""
-        if rows not in self._put:
-            self._put[rows] = self._inserting([f"_{number}" for number in range(rows)])
-        return self._put[rows]
-
-    def numbered(self, rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
-        """The parameters of `put_all`."""
-        return {
-            f"{column}_{number}": value
-            for number, row in enumerate(rows)
-            for column, value in zip(self.columns, row, strict=True)
-        }
-
-    def _inserting(self, endings: Iterable[str]) -> str:
-        rows = ", ".join(f"({', '.join(place.format(ending) for place in self._typed_places)})" for ending in endings)
-        return f"INSERT INTO {{prefix}}{self.name} ({self.names}) VALUES {rows} {self.tail}"
+        values = ", ".join(f"CAST(:{one} AS {columns[one]})" if one in nullable else f":{one}" for one in columns)
+        # Inserts one row, with the values of `by_column`.
+        self.put = f"INSERT INTO {{prefix}}{name} ({self.names}) VALUES ({values}) {tail}"
 
     def read(self, row: tuple[Any, ...]) -> T:
         """The object of a row that was selected by `names`."""
         found = dict(zip(self._fields, row, strict=True))
         for field, read in self._reads:
-            if found[field] is not None:
-                found[field] = read(found[field])
+            stored = found[field]
+            if stored is not None:
+                found[field] = read(stored)
         if self._amounts:
             found[self._amounts] = amounts({unit: found.pop(unit) for unit in UNITS})
         return made(self._of, found)

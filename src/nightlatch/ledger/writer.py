@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..core import statuses
-from ..core.units import UNITS
+from ..core.units import UNITS, Amounts
 from ..core.value import replace
 from ..errors import RunEnded, UsageError
 from . import kinds
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from ..core.units import Amounts
     from ..database.guarded import Rows, Table
     from .records import RunRow
     from .step_log import StepWriter
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
     Records = Sequence[tuple[Table, Rows]]
 
 NOTHING: dict[str, str] = {}  # nothing is known about a usage report
-_UNKNOWN = {column: "" for column, kind in USED.columns.items() if kind == "TEXT"}
-_NO_AMOUNTS = dict.fromkeys(UNITS, 0)
+_ABOUT = tuple(USED.columns)[-6:]  # model, kind, source, item, tag, agent
+_NOTHING_KNOWN = ("",) * len(_ABOUT)
 
 _PROGRESS = ", done = :done, total = :total, message = :message"
 _USED = "".join(f", {unit} = {unit} + :{unit}" for unit in UNITS)
@@ -38,7 +37,7 @@ _ADVANCE = {  # by (there is progress, there is usage)
     (moved, used): "UPDATE {prefix}run SET seq = :seq, head = :head"
     + (_PROGRESS if moved else "")
     + (_USED if used else "")
-    + f" {WHERE} RETURNING {', '.join(UNITS) if used else 'seq'}"
+    + f" {WHERE} {{matched}}"
     for moved in (False, True)
     for used in (False, True)
 }
@@ -47,7 +46,7 @@ _FINISH = f"""
 UPDATE {{prefix}}run SET seq = :seq, head = :head, status = :status, exit_code = CAST(:exit_code AS BIGINT),
   reason = :reason, elapsed = :elapsed, changed = :at, ended = :at, due = CAST(:due AS BIGINT), anchor = :anchor,
   held = CAST(:held AS BIGINT), approved = CASE WHEN :keeps = 1 THEN approved ELSE '' END, uncounted = :uncounted
-{WHERE} RETURNING {RUN.names}
+{WHERE} {{run_row}}
 """
 _END = """
 UPDATE {prefix}attempt SET status = :status, exit_code = CAST(:exit_code AS BIGINT), reason = :reason, ended = :at,
@@ -73,8 +72,10 @@ class Writer:
         self._tables, self._watching = tables, watching
         self._fence = RunFence(tables, run, skew)
         self._commits = GroupCommit(self._write)
-        self._used = run.usage
-        self._totals: tuple[int, ...] | None = None
+        # What the run has used, in whole parts: only its writer adds to that. None: the run's row is to be asked, since
+        # a commit was not confirmed, and may have landed after all.
+        self._used: dict[str, int] | None = counts(run.usage.by_unit() if run.usage != Amounts() else {})
+        self._used_after: dict[str, int] | None = None  # the commit that is being written
         self._ended: RunRow | None = None  # as `finish` left it
         self._steps: StepWriter | None = None
         self._child_writes_steps = False  # a process of the run appends steps too
@@ -95,14 +96,15 @@ class Writer:
         `about` may name the model, the kind of token, the source of the figure, the item or step, and a tag.
         """
         self.take(self.used(amounts, about))
-        return self._used
+        return amounts_of(self._used) if self._used else self._fence.look().usage
 
     def used(self, amounts: Mapping[str, float], about: Mapping[str, str] = NOTHING, **facts: object) -> Verb:
         """A report of usage as a verb for `take`."""
-        described = {name: clean(text) for name, text in {"tag": self.tag, **about}.items() if text}
         parts = counts(amounts)
-        verb = Verb(kinds.USAGE, {**amounts, **described, **facts})
-        verb.counts, verb.about = parts, described
+        if about or self.tag:
+            about = {name: clean(text) for name, text in {"tag": self.tag, **about}.items() if text}
+        verb = Verb(kinds.USAGE, {**amounts, **about, **facts})
+        verb.counts, verb.about = parts, about
         return verb
 
     def take(self, *verbs: Verb) -> None:
@@ -203,17 +205,16 @@ class Writer:
 
     def _write(self, batch: Sequence[Verb]) -> None:
         """Write the verbs, in their order, in one commit."""
-        self._totals = None
-        self._fence.advance(lambda seq, head: self._composed(seq, head, batch))
-        if any(verb.counts for verb in batch):
-            # Totals come from the run's row: an unconfirmed commit may have landed after all.
-            totals = self._totals
-            self._used = amounts_of(dict(zip(UNITS, totals, strict=True))) if totals else self._fence.look().usage
+        self._used_after = None
+        try:
+            self._fence.advance(lambda seq, head: self._composed(seq, head, batch))
+        finally:
+            self._used = self._used_after
 
     def _composed(self, seq: int, head: str, batch: Sequence[Verb]) -> tuple[int, str, Callable[[], bool]]:
         run, at, values = self.run, self._fence.now(), self._fence.values()
         rows: dict[Table, list[tuple[object, ...]]] = {ENTRY: []}
-        used = _NO_AMOUNTS
+        added: dict[str, int] = {}  # usage, in whole parts
         if self._fence.landed:
             batch = [verb for verb in batch if not verb.heads & self._fence.landed]
         if not batch:
@@ -224,22 +225,23 @@ class Writer:
             rows[ENTRY].append((run.id, seq, at, verb.kind, verb.body, head))
             values |= verb.progress
             if verb.counts:
-                row = {**_UNKNOWN, **verb.about, **verb.counts, "run": run.id, "seq": seq, "job": run.job, "at": at,
-                       "attempt": run.attempt}  # fmt: skip
-                rows.setdefault(USED, []).append(tuple([row[column] for column in USED.columns]))
-                used = {unit: used[unit] + count for unit, count in verb.counts.items()}
+                about = [verb.about.get(name, "") for name in _ABOUT] if verb.about else _NOTHING_KNOWN
+                row = run.id, seq, run.job, at, *verb.counts.values(), run.attempt, *about
+                rows.setdefault(USED, []).append(row)
+                added = {unit: added[unit] + count for unit, count in verb.counts.items()} if added else verb.counts
             for table, more in verb.records:
                 rows.setdefault(table, []).extend(more)
         for verb in batch:
             if verb.counts:
                 verb.heads.add(head)
-        update = _ADVANCE["done" in values, USED in rows]
-        values |= {"seq": seq, "head": head} | (used if USED in rows else {})
+        update = _ADVANCE["done" in values, bool(added)]
+        values |= {"seq": seq, "head": head, **added}
 
         def write() -> bool:
-            hit = self._tables.guarded(update, values, list(rows.items()))
-            self._totals = hit[0] if hit else None
-            return bool(hit)
+            hit = bool(self._tables.guarded(update, values, list(rows.items())))
+            if hit and self._used:
+                self._used_after = {unit: count + added.get(unit, 0) for unit, count in self._used.items()}
+            return hit
 
         return seq, head, write
 
@@ -269,7 +271,7 @@ class Writer:
                     tally.close_attempt(
                         self._tables, chain, replace(run, done=self._ended.done), status, at=at,
                         elapsed=elapsed, run_ended=run_status != statuses.WAITING,
-                        used=any(self._used.by_unit().values()),
+                        used=self._used is None or any(self._used.values()),
                     )  # fmt: skip
             except _Missed:
                 return False

@@ -11,8 +11,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import tzinfo
 
+QUARTER = 900_000  # ms: a quarter of an hour is in no time zone on two days
+
 _LOCAL = "/etc/localtime"
 _looked_up: dict[str, tuple[float, str]] = {}  # TZ → when it was looked up, and the zone's name
+_last_day: dict[str, tuple[int, str]] = {}  # zone → the quarter of an hour that was asked for last, and its day
 _DATABASE = "zoneinfo/"  # the folder with a file for each named zone
 
 
@@ -32,8 +35,15 @@ def name() -> str:
 
 
 def day(name: str, ms: int) -> str:
-    """The day of a moment in a zone, as in 2026-07-31. Only a zone other than this machine's needs `zoneinfo`."""
-    seconds = ms / 1000
+    """The day of a moment in a zone, as in 2026-07-31."""
+    quarter, known = ms // QUARTER, _last_day.get(name)
+    if known is None or known[0] != quarter:
+        known = _last_day[name] = quarter, _day(name, ms / 1000)
+    return known[1]
+
+
+def _day(name: str, seconds: float) -> str:
+    """Only a zone other than this machine's needs `zoneinfo`."""
     if name == "UTC":
         shown = time.gmtime(seconds)
     elif name[:1] in ("+", "-"):
