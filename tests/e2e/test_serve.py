@@ -85,6 +85,15 @@ def test_edits_count_and_a_broken_one_leaves_the_file_before_in_force(place: Pla
     assert place.said.count("is broken, so") == 1
 
 
+def test_a_log_on_a_full_disk_stops_no_job(place: Place) -> None:
+    place.write(f'[jobs.job]\nschedule = "every 1s"\n{SEEN}')
+    with open("/dev/full", "w") as full:
+        process = subprocess.Popen([*NIGHTLATCH, "serve"], cwd=place.folder, env=place.env, stdout=full, stderr=full)
+    place.processes.append(process)
+    until(lambda: len(place.seen()) >= 2)
+    assert process.poll() is None
+
+
 def test_alerts_that_are_added_later_are_sent_and_their_process_does_not_stay_dead(place: Place) -> None:
     job = f'[jobs.job]\nschedule = "every 1h"\n{SEEN}'
     place.write(job)

@@ -104,7 +104,10 @@ def main(argv: list[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
+            lost = stream.failed  # type: ignore[attr-defined]  # `printing.install` made it
         except OSError:
+            lost = True
+        if lost:
             code = code or 1  # the reader is gone, or the disk is full: what was printed did not arrive
     os._exit(code)
 
