@@ -94,6 +94,18 @@ def test_a_log_on_a_full_disk_stops_no_job(place: Place) -> None:
     assert process.poll() is None
 
 
+@pytest.mark.parametrize("unwritable", ["served.json", "claims.json"])
+def test_a_disk_that_takes_no_notes_of_the_scheduler_stops_no_job(place: Place, unwritable: str) -> None:
+    (place.folder / "state.db.d" / unwritable).mkdir(parents=True)
+    place.write(f'[jobs.job]\nschedule = "every 1s"\n{SEEN}')
+    process = place.serve()
+    until(lambda: len(place.seen()) >= 2)
+    assert process.poll() is None
+    assert place.said.count("served.json cannot be written: Is a directory") == (unwritable == "served.json")
+    (place.folder / "state.db.d" / unwritable).rmdir()
+    until((place.folder / "state.db.d" / unwritable).is_file)
+
+
 def test_alerts_that_are_added_later_are_sent_and_their_process_does_not_stay_dead(place: Place) -> None:
     job = f'[jobs.job]\nschedule = "every 1h"\n{SEEN}'
     place.write(job)

@@ -152,6 +152,7 @@ class Server:
         """Look once; returns the seconds until the next look. `ended`: the runs that have ended since the last one."""
         try:
             pause = self._scheduler.fill(_jobs(ended)) if ended else self._scheduler.look()
+            self._keep_served()
         except StoreUnreachable as error:
             if not self._unreachable:
                 self._say(f"nothing is started while the store cannot be reached, and slots wait: {error}")
@@ -161,7 +162,6 @@ class Server:
         if self._unreachable:
             self._say("the store answers again")
         self._unreachable = False
-        self._keep_served()
         return pause
 
     def _keep_served(self) -> None:
