@@ -285,3 +285,14 @@ def test_messages_that_cannot_be_written_do_not_change_the_exit_code(sqlite_url,
     with open("/dev/full", "w") as full:
         done = subprocess.run([*NIGHTLATCH, *shlex.split(words)], env=environment(sqlite_url), stderr=full)
     assert done.returncode == code
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [("cd {0}; rmdir {0}", "was removed: cd to another one, then try again"), ("ulimit -n 10", "ulimit -n 1024")],
+)
+def test_what_the_system_lacks_is_not_called_a_fault_of_ours(sqlite_url, tmp_path, before, said):
+    (tmp_path / "gone").mkdir()
+    line = f"{before.format(tmp_path / 'gone')}; exec {TOOL} run job -- true"
+    done = subprocess.run(["sh", "-c", line], env=environment(sqlite_url), text=True, capture_output=True)
+    assert done.returncode == 69 and said in done.stderr and "fault" not in done.stderr

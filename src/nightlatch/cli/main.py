@@ -161,12 +161,33 @@ def _run(argv: list[str], begin: Callable[[str], None] = lambda _: None) -> int:
             raise
         from ..core.printable import printable
 
+        if isinstance(error, OSError) and (advice := _what_the_system_lacks(error)):
+            print(f"nightlatch: {printable(str(error))}. {advice}, then try again", file=sys.stderr)
+            return exits.UNREACHABLE
         print(
             f"nightlatch: {type(error).__name__}: {printable(str(error))}. This is a fault of Nightlatch; "
             f"NIGHTLATCH_DEBUG=1 shows where",
             file=sys.stderr,
         )
         return exits.OURS
+
+
+def _what_the_system_lacks(error: OSError) -> str:
+    """What to do about an error that is neither ours nor the user's; "" if it may be ours."""
+    import errno
+
+    if error.errno == errno.ENOENT:
+        try:
+            os.getcwd()
+        except FileNotFoundError:
+            return "The folder that this was started in was removed: cd to another one"
+    return {
+        errno.ENOSPC: "Free some space on that disk",
+        errno.EDQUOT: "Free some space: your quota on that disk is used up",
+        errno.EROFS: "That disk is read-only: mount it for writing",
+        errno.EMFILE: "Raise the limit of open files: ulimit -n 1024",
+        errno.ENFILE: "The whole system has too many open files: close some",
+    }.get(error.errno or 0, "")
 
 
 def _dispatch(argv: list[str], begin: Callable[[str], None]) -> int:
