@@ -85,6 +85,18 @@ def test_edits_count_and_a_broken_one_leaves_the_file_before_in_force(place: Pla
     assert place.said.count("is broken, so") == 1
 
 
+def test_an_edit_of_the_store_counts_for_the_next_slot(place: Place) -> None:
+    """Otherwise another machine with the new file starts each slot a second time."""
+    place.write(f'[jobs.job]\nschedule = "every 1s"\n{SEEN}')
+    process = place.serve()
+    until(lambda: len(place.seen()) >= 2)
+    (place.folder / "new").write_text(place.file.read_text().replace("state.db", "shared.db"))
+    (place.folder / "new").rename(place.file)
+    until(lambda: "serving 1 job on sqlite:///" in place.said.partition("serving anew")[2])
+    until(lambda: "ran" in place.run("slots", "job").stdout)  # in the store that the file names now
+    assert process.poll() is None and len(place.seen()) == len(set(place.seen()))
+
+
 def test_a_log_on_a_full_disk_stops_no_job(place: Place) -> None:
     place.write(f'[jobs.job]\nschedule = "every 1s"\n{SEEN}')
     with open("/dev/full", "w") as full:
