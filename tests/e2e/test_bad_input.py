@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -269,8 +270,29 @@ def test_the_store_may_be_named_before_or_after_the_command(tmp_path):
     assert '"lease": "x"' in nightlatch("", "lease", "list", "--json", f"--store={url}").stdout
 
 
-def test_output_that_cannot_be_written_is_not_a_success(sqlite_url):
+@pytest.mark.parametrize("words", ["lease list", "help run", "run y --key 1 -- echo", "logs y", "once k -- echo"])
+def test_output_that_cannot_be_written_is_not_a_success_nor_a_fault(sqlite_url, words):
     nightlatch(sqlite_url, "lock", "x", "--", "true")
+    nightlatch(sqlite_url, "run", "y", "--key", "2", "--", "echo", "hello")
+    nightlatch(sqlite_url, "once", "k", "--", "echo", "hello")
     with open("/dev/full", "w") as full:
-        done = subprocess.run([*NIGHTLATCH, "lease", "list"], env=environment(sqlite_url), stdout=full, stderr=-1)
-    assert done.returncode != 0
+        done = subprocess.run([*NIGHTLATCH, *words.split()], env=environment(sqlite_url), stdout=full, stderr=full)
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize(("words", "code"), [("run y -- sh -c 'exit 3'", 3), ("nonsense", 64)])
+def test_messages_that_cannot_be_written_do_not_change_the_exit_code(sqlite_url, words, code):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*NIGHTLATCH, *shlex.split(words)], env=environment(sqlite_url), stderr=full)
+    assert done.returncode == code
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [("cd {0}; rmdir {0}", "was removed: cd to another one, then try again"), ("ulimit -n 10", "ulimit -n 1024")],
+)
+def test_what_the_system_lacks_is_not_called_a_fault_of_ours(sqlite_url, tmp_path, before, said):
+    (tmp_path / "gone").mkdir()
+    line = f"{before.format(tmp_path / 'gone')}; exec {TOOL} run job -- true"
+    done = subprocess.run(["sh", "-c", line], env=environment(sqlite_url), text=True, capture_output=True)
+    assert done.returncode == 69 and said in done.stderr and "fault" not in done.stderr

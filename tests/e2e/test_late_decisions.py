@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -88,3 +89,26 @@ def test_a_run_that_was_left_behind(monkeypatch: pytest.MonkeyPatch, sqlite_url:
         decide.resolve(run, "failed", "ann", ledger=ledger, store=connect(sqlite_url), wait=20)
     now = ledger.find("job", "k")
     assert now and decide.resolve(now, "failed", "ann", ledger=ledger, store=connect(sqlite_url), wait=20).attempt == 2
+
+
+def test_two_decisions_at_once_of_which_one_settles_the_key(monkeypatch: pytest.MonkeyPatch, ledger_url: str):
+    """The other one would be told that the work is tried again, and it would be skipped for ever."""
+    where = ledger_url
+    words = ["run", "job", "--key", "k", "--", "sh", "-c", "kill -9 $(ps -o ppid= -p $PPID) $PPID; sleep 600"]
+    nightlatch(where, *words)
+    assert nightlatch(where, "run", "job", "--key", "k", "--wait", "20s", "--", "true").returncode == 76
+    ledger, store = open_for(where), connect(where)
+    run = ledger.find("job", "k")
+    assert run
+    real, others = type(store).settle, []
+
+    def settle(*args: object, **more: object) -> object:
+        others.append(start(where, "resolve", run.id, "failed"))
+        time.sleep(3.0)  # enough for a decision that waits for nothing
+        return real(*args, **more)
+
+    monkeypatch.setattr(type(store), "settle", settle)
+    assert decide.resolve(run, "done", "ann", ledger=ledger, store=store, wait=20).status == "succeeded"
+    others[0].communicate()
+    assert others[0].returncode == 64
+    assert nightlatch(where, "run", "job", "--key", "k", "--", "false").returncode == 0

@@ -85,6 +85,39 @@ def test_edits_count_and_a_broken_one_leaves_the_file_before_in_force(place: Pla
     assert place.said.count("is broken, so") == 1
 
 
+def test_an_edit_of_the_store_counts_for_the_next_slot(place: Place) -> None:
+    """Otherwise another machine with the new file starts each slot a second time."""
+    place.write(f'[jobs.job]\nschedule = "every 1s"\n{SEEN}')
+    process = place.serve()
+    until(lambda: len(place.seen()) >= 2)
+    (place.folder / "new").write_text(place.file.read_text().replace("state.db", "shared.db"))
+    (place.folder / "new").rename(place.file)
+    until(lambda: "serving 1 job on sqlite:///" in place.said.partition("serving anew")[2])
+    until(lambda: "ran" in place.run("slots", "job").stdout)  # in the store that the file names now
+    assert process.poll() is None and len(place.seen()) == len(set(place.seen()))
+
+
+def test_a_log_on_a_full_disk_stops_no_job(place: Place) -> None:
+    place.write(f'[jobs.job]\nschedule = "every 1s"\n{SEEN}')
+    with open("/dev/full", "w") as full:
+        process = subprocess.Popen([*NIGHTLATCH, "serve"], cwd=place.folder, env=place.env, stdout=full, stderr=full)
+    place.processes.append(process)
+    until(lambda: len(place.seen()) >= 2)
+    assert process.poll() is None
+
+
+@pytest.mark.parametrize("unwritable", ["served.json", "claims.json"])
+def test_a_disk_that_takes_no_notes_of_the_scheduler_stops_no_job(place: Place, unwritable: str) -> None:
+    (place.folder / "state.db.d" / unwritable).mkdir(parents=True)
+    place.write(f'[jobs.job]\nschedule = "every 1s"\n{SEEN}')
+    process = place.serve()
+    until(lambda: len(place.seen()) >= 2)
+    assert process.poll() is None
+    assert place.said.count("served.json cannot be written: Is a directory") == (unwritable == "served.json")
+    (place.folder / "state.db.d" / unwritable).rmdir()
+    until((place.folder / "state.db.d" / unwritable).is_file)
+
+
 def test_alerts_that_are_added_later_are_sent_and_their_process_does_not_stay_dead(place: Place) -> None:
     job = f'[jobs.job]\nschedule = "every 1h"\n{SEEN}'
     place.write(job)

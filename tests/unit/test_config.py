@@ -264,6 +264,17 @@ def test_a_change_of_the_file_or_of_one_that_it_names_is_seen() -> None:
     assert config.changed
 
 
+@pytest.mark.parametrize("edited", ["nightlatch.toml", "prompt.md"])
+def test_a_change_while_the_files_are_read_is_seen(edited: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def edit(*_: object) -> str:
+        write("another text", edited)  # after both files are read
+        return "Europe/Berlin"
+
+    write("a", "prompt.md")
+    monkeypatch.setattr("nightlatch.system.zone.name", edit)
+    assert read('[jobs.night]\ncommand = ["x", "@prompt.md"]').changed
+
+
 def test_settings_at_the_top_and_their_examples() -> None:
     os.makedirs(".venv/bin")
     os.symlink("/bin/sh", ".venv/bin/python")

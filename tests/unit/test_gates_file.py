@@ -12,7 +12,7 @@ import pytest
 
 import nightlatch
 from nightlatch import gates
-from nightlatch.errors import GateUnreachable, LeaseLost, OtherStore, UsageError
+from nightlatch.errors import GateUnreachable, LeaseLost, OtherStore, StaleToken, UsageError
 from nightlatch.gates import address
 from nightlatch.system import durable
 from tests.support.files import mode
@@ -157,6 +157,26 @@ def test_any_path_survives_its_url(tmp_path, name):
     assert isinstance(again, gates.File)
     assert again.path == gate.path == os.path.realpath(tmp_path / name)
     assert gate.url.isascii() and gate.url.isprintable()
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["the link's target has a mark", "it has none"])
+def test_a_file_that_became_a_link_is_sealed_where_its_old_holder_writes(tmp_path, sqlite_url, known):
+    gate, other = gates.File(tmp_path / "page"), gates.File(tmp_path / "other")
+    with nightlatch.lease("job", store=sqlite_url, gates=[gate, other] if known else [gate]) as lease:
+        gate.write(lease, b"old")
+        old = lease.mark
+    (tmp_path / "page").unlink()
+    (tmp_path / "page").symlink_to("other")
+    with nightlatch.lease("job", store=sqlite_url) as lease:
+        with pytest.raises(StaleToken):
+            gate.write(old, b"stale")
+        gates.at(tmp_path / "page").write(lease, b"new")  # type: ignore[attr-defined]
+    assert (tmp_path / "page").is_symlink() and (tmp_path / "other").read_bytes() == b"new"
+
+
+def test_a_url_that_a_person_names_is_followed_like_a_path(tmp_path):
+    (tmp_path / "link").symlink_to("page")
+    assert gates.at(f"file://{tmp_path}/link").url == gates.File(tmp_path / "page").url
 
 
 def test_a_path_on_another_machine_is_not_taken_for_one_here(path):

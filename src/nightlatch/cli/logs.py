@@ -10,7 +10,7 @@ from ..ledger.records import RunRow
 from ..observe.reader import StoreReader
 from ..observe.run_views import next_of
 from ..runtime.supervisor.run import kept_output
-from ..system import clock, identity
+from ..system import clock, identity, printing
 from ..system.strip_ansi import AnsiStripper
 from .arguments import Parser
 from .reading import open_reader
@@ -80,11 +80,9 @@ class _HasEnded:
 
 def _print_output(folder: str, raw: bool, has_ended: _HasEnded | None) -> bool:
     """Print the output; True if there was any."""
-    stripper, out, printed = AnsiStripper(), sys.stdout.buffer, False
+    stripper, printed = AnsiStripper(), False
     for data in kept_output.follow(folder, has_ended) if has_ended else kept_output.read(folder):
         printed = printed or bool(data)
-        out.write(data if raw else stripper.feed(data))
-        out.flush()
-    out.write(stripper.end())
-    out.flush()
+        printing.raw(data if raw else stripper.feed(data))
+    printing.raw(stripper.end())
     return printed

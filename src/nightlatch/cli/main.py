@@ -105,7 +105,10 @@ def main(argv: list[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
+            lost = stream.failed  # type: ignore[attr-defined]  # `printing.install` made it
         except OSError:
+            lost = True
+        if lost:
             code = code or 1  # the reader is gone, or the disk is full: what was printed did not arrive
     os._exit(code)
 
@@ -155,12 +158,33 @@ def _run(argv: list[str], begin: Callable[[str], None] = lambda _: None) -> int:
             return exits.USAGE
         if os.environ.get("NIGHTLATCH_DEBUG"):
             raise
+        if isinstance(error, OSError) and (advice := _what_the_system_lacks(error)):
+            print(f"nightlatch: {printable(str(error))}. {advice}, then try again", file=sys.stderr)
+            return exits.UNREACHABLE
         print(
             f"nightlatch: {type(error).__name__}: {printable(str(error))}. This is a fault of Nightlatch; "
             f"NIGHTLATCH_DEBUG=1 shows where",
             file=sys.stderr,
         )
         return exits.OURS
+
+
+def _what_the_system_lacks(error: OSError) -> str:
+    """What to do about an error that is neither ours nor the user's; "" if it may be ours."""
+    import errno
+
+    if error.errno == errno.ENOENT:
+        try:
+            os.getcwd()
+        except FileNotFoundError:
+            return "The folder that this was started in was removed: cd to another one"
+    return {
+        errno.ENOSPC: "Free some space on that disk",
+        errno.EDQUOT: "Free some space: your quota on that disk is used up",
+        errno.EROFS: "That disk is read-only: mount it for writing",
+        errno.EMFILE: "Raise the limit of open files: ulimit -n 1024",
+        errno.ENFILE: "The whole system has too many open files: close some",
+    }.get(error.errno or 0, "")
 
 
 def _dispatch(argv: list[str], begin: Callable[[str], None]) -> int:

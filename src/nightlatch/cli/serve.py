@@ -64,7 +64,10 @@ def main(argv: list[str]) -> int:
     if not args.no_pages:
         port = ["--port", str(args.port)] if args.port is not None else []
         side_processes.append(SideProcess(args.store, "serve", "--only-pages", "--child", *port))
-    return jobs_server.serve(side_processes)
+    code = jobs_server.serve(side_processes)
+    if jobs_server.moved:
+        os.execv(sys.executable, [sys.executable, "-P", "-m", "nightlatch", *sys.argv[1:]])  # noqa: S606
+    return code
 
 
 def server(store: str | None) -> Server:

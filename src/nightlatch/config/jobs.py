@@ -19,7 +19,7 @@ from ..errors import BadOption, UsageError
 from ..system import zone
 from .examples import EXAMPLES
 from .settings import Section
-from .targets import TARGETS, Found
+from .targets import TARGETS, Found, Stamp
 
 PER_HOST = ("command", "cwd", "env", "env_file")
 
@@ -40,7 +40,7 @@ class Jobs:
 
     def __init__(self, *, timezone: str, interpreter: str, file: str, host: str) -> None:
         self._timezone, self._interpreter, self._file, self._host = timezone, interpreter, file, host
-        self.files: list[str] = []  # the files that commands were read from, by @FILE
+        self.files: list[Stamp] = []  # of the files that commands were read from, by @FILE
         self.alerts: dict[str, Section] = {}  # by job, not read yet
         self.need_a_zone = False  # a cron expression depends on the file's time zone
         self._defaults: dict[str, Any] = {}

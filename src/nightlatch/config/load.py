@@ -15,6 +15,7 @@ from . import lines
 from .jobs import ALERTS, Jobs
 from .mistakes import Mistakes, Path, shown
 from .settings import SETTINGS, Section, default_at_once, default_interpreter, imported
+from .targets import Stamp, stamp
 
 TABLES = ("defaults", "jobs")
 RESERVED = ("keep",)
@@ -28,7 +29,7 @@ class Config:
     settings: dict[str, Any]  # by name; only those that the file sets
     timezone: str
     jobs: dict[str, Job]
-    stamp: tuple[object, ...]  # path, time, size and inode of every file that it was read from
+    stamps: tuple[Stamp, ...]  # of every file that it was read from
 
     @property
     def folder(self) -> str:
@@ -50,7 +51,7 @@ class Config:
     @property
     def changed(self) -> bool:
         """Has one of its files changed since it was read?"""
-        return self.stamp != _stamp([str(one[0]) for one in self.stamp if isinstance(one, tuple)])
+        return any(one != stamp(one[0]) for one in self.stamps)
 
     def job(self, name: str) -> Job:
         if name in self.jobs:
@@ -64,6 +65,7 @@ class Config:
 
 def load(path: str, *, host: str = "") -> Config:
     """The configuration for this machine, or for `host`. Raises `BadConfig` with every mistake."""
+    read_from = stamp(path)
     document, mistakes = _parse(path)
     folder = os.path.dirname(path)
     for key in _with_null_bytes(document):
@@ -97,7 +99,7 @@ def load(path: str, *, host: str = "") -> Config:
         settings=settings,
         timezone=settings.get("timezone") or zone.name(),
         jobs=found,
-        stamp=_stamp([path, *jobs.files]),
+        stamps=(read_from, *jobs.files),
     )
 
 
@@ -173,14 +175,3 @@ def _with_null_bytes(value: Any, path: Path = ()) -> Iterator[Path]:
 
 def _is_shared(store: str | None) -> bool:
     return bool(store) and not str(store).startswith(storage.FILE_URL)
-
-
-def _stamp(paths: list[str]) -> tuple[object, ...]:
-    found = []
-    for path in paths:
-        try:
-            info = os.stat(path)
-            found.append((path, info.st_mtime_ns, info.st_size, info.st_ino))
-        except OSError:
-            found.append((path, 0, 0, 0))
-    return tuple(found)

@@ -18,13 +18,25 @@ from .mistakes import shown
 _LONGEST = 128 * 1024 - 1  # bytes: the kernel's limit for one word of a command
 
 
+Stamp = tuple[str, int, int, int]
+
+
+def stamp(path: str) -> Stamp:
+    """Path, time, size and inode of a file. Take it before reading: an edit in between is then found, not missed."""
+    try:
+        info = os.stat(path)
+    except OSError:
+        return path, 0, 0, 0
+    return path, info.st_mtime_ns, info.st_size, info.st_ino
+
+
 @value(frozen=True, kw_only=True)
 class Found:
-    """What to run, the part of it that defines the job, and the files that it was read from."""
+    """What to run, the part of it that defines the job, and the stamps of the files that it was read from."""
 
     target: Command | Function
     defined_as: tuple[str, ...]
-    files: tuple[str, ...] = ()
+    files: tuple[Stamp, ...] = ()
     is_a_line: bool = False  # a line for the shell
 
 
@@ -48,13 +60,14 @@ def command(given: Any, table: dict[str, Any], folder: str, interpreter: str) ->
     )
 
 
-def _word(word: str, folder: str) -> tuple[str, str, str]:
-    """(the word to run, the word in the definition, the file that it names or "")"""
+def _word(word: str, folder: str) -> tuple[str, str, Stamp | None]:
+    """(the word to run, the word in the definition, the stamp of the file that it names)"""
     if not word.startswith("@"):
-        return word, word, ""
+        return word, word, None
     if word.startswith("@@"):
-        return word[1:], word, ""
+        return word[1:], word, None
     path = os.path.join(folder, os.path.expanduser(word[1:]))
+    read_from = stamp(path)
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -66,7 +79,7 @@ def _word(word: str, folder: str) -> tuple[str, str, str]:
         ) from None
     if len(text.encode()) > _LONGEST or "\0" in text:
         raise UsageError(f"command: {word} is too long for a command line: let the program read the file itself")
-    return text, f"{word} sha256 {hashlib.sha256(text.encode()).hexdigest()}", path
+    return text, f"{word} sha256 {hashlib.sha256(text.encode()).hexdigest()}", read_from
 
 
 def python(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> Found:

@@ -15,6 +15,7 @@ from psycopg import Error as PsycopgError
 from psycopg.conninfo import make_conninfo
 
 from ..core.passwords import hide_password
+from ..errors import StoreUnreachable
 from ..system import clock
 from . import dsn, schema
 from .guarded import one_statement
@@ -187,6 +188,7 @@ class PostgresDatabase:
         wire = self.dial(deadline)
         try:
             meta = self._meta(wire, deadline)
+            self._check_same(meta)
             if not schema.check(meta, self.area, self.url):
                 meta = self._migrate(wire, deadline)
             self._facts = meta
@@ -195,6 +197,17 @@ class PostgresDatabase:
             wire.close()
             raise
         return wire
+
+    def _check_same(self, meta: dict[str, str]) -> None:
+        """Raise if the tables that this process has used are gone, as while a dump is being restored, or are others: an
+        empty store in their place would hand out what is held, and start jobs that are paused."""
+        name = f"{self.area}.id"
+        if self._facts and meta.get(name) != self._facts[name]:
+            problem = "is not the same as before" if name in meta else "has lost its tables"
+            raise StoreUnreachable(
+                f"the store {self.url} {problem} (id {self._facts[name][:8]}). If a backup is being restored, wait; to "
+                f"use what is there now, start this again"
+            )
 
     def _meta(self, wire: Wire, deadline: float) -> dict[str, str]:
         """The contents of `meta`, and the server process that answered: behind a pooler it changes."""

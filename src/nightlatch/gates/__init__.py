@@ -71,11 +71,16 @@ def open(url: str) -> Gate:
 def at(target: str | PathLike[str]) -> Gate:
     """The gate of a target as a person names it: a URL, or a path on this machine."""
     target = checks.path(target, "a gate's target")
+    if target.startswith("file://"):
+        from .address import to_path
+
+        gate: Gate = __getattr__("File")(to_path(target))  # a link is followed, as in a path
+        return gate
     if "://" in target or target.startswith("git+"):  # git+origin#main
         return open(target)
     from os.path import isdir
 
-    gate: Gate = __getattr__("Folder" if target.endswith("/") or isdir(target) else "File")(target)
+    gate = __getattr__("Folder" if target.endswith("/") or isdir(target) else "File")(target)
     return gate
 
 

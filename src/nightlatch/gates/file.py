@@ -8,6 +8,7 @@ import stat
 from ..core import checks
 from ..errors import UsageError
 from ..system import durable
+from . import address
 from .bearer import present
 from .on_disk import OnDisk
 
@@ -39,8 +40,15 @@ class File(OnDisk):
     SCHEME = "file"
     takes_folders = keeps_releases = False
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        super().__init__(_followed(checks.path(path, "the path of a file")))
+    def __init__(self, path: str | os.PathLike[str], *, follow: bool = True) -> None:
+        path = checks.path(path, "the path of a file")
+        super().__init__(_followed(path) if follow else path)
+
+    @classmethod
+    def from_url(cls, url: str) -> File:
+        """The file as it was registered: if it has become a link since, its old holders still write by the marks that
+        are beside the link, and would replace it."""
+        return cls(address.to_path(url), follow=False)
 
     def write(self, bearer: Bearer | Mark, content: bytes | str) -> None:
         """Replace the file's content; text is written as UTF-8. Raises `StaleToken`, and changes nothing, if a newer

@@ -11,6 +11,8 @@ from .records import ENTRY, RUN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .records import RunRow
     from .tables import ChainTransaction, Tables
 
@@ -59,10 +61,12 @@ def change(
     cancel: str = "",
     held: float | None = None,
     approved: str = "",
+    settle: Callable[[], object] | None = None,
     **facts: object,
 ) -> RunRow | None:
     """Move the run to `status` if it is still as it was seen; otherwise change nothing and return None. `cancel`: the
-    person that requested its end. `held`: until when it waits for an approval; `approved`: the approved plan's head."""
+    person that requested its end. `held`: until when it waits for an approval; `approved`: the approved plan's head.
+    `settle`: called before the commit, and only if the run is moved; if it raises, nothing is changed."""
     facts |= {name: fact for name, fact in (("held", held), ("approved", approved)) if fact}
     if not statuses.may_follow(run.status, status):
         raise ValueError(f"{title(run)} is {run.status}: {status} cannot follow that")
@@ -83,6 +87,8 @@ def change(
         )
         if not moved:
             return None
+        if settle:
+            settle()
         if status == statuses.SUCCEEDED:
             chain(_SUCCEEDED, run=run.id, attempt=run.attempt, reason=clean(reason or ""))
         return anchor(
@@ -115,12 +121,15 @@ def end(tables: Tables, run: RunRow, reason: str, by: str, *, person: bool) -> R
     return change(tables, run, statuses.CANCELLED, kinds.CANCELLED, reason=reason, cancel=cancel, by=by)
 
 
-def resolve(tables: Tables, run: RunRow, outcome: str, by: str) -> RunRow | None:
+def resolve(
+    tables: Tables, run: RunRow, outcome: str, by: str, settle: Callable[[], object] | None = None
+) -> RunRow | None:
     if outcome not in (statuses.SUCCEEDED, statuses.FAILED, statuses.CANCELLED):
         raise UsageError(f"a run cannot be resolved as {outcome!r}: use succeeded, failed or cancelled")
     if not statuses.needs_person(run.status):
         raise RunEnded(f"{title(run)} is {run.status}: only what is in doubt or needs attention can be resolved", run)
-    return change(tables, run, outcome, kinds.RESOLVED, reason=f"resolved as {outcome} by {by}", by=by)
+    reason = f"resolved as {outcome} by {by}"
+    return change(tables, run, outcome, kinds.RESOLVED, reason=reason, settle=settle, by=by)
 
 
 def hold(tables: Tables, run: RunRow, until: float) -> RunRow | None:

@@ -243,9 +243,12 @@ class Ledger:
         """The budget that a person has set for a run; "" if nobody has."""
         return decisions.budget_of(self._watching, run_id, patience=_MOMENT)
 
-    def resolve(self, run_id: str, outcome: str, by: str, *, state: str = "") -> RunRow:
-        """A person decides how a run that is in doubt or needs attention ended: succeeded, failed or cancelled."""
-        return self._decided(run_id, lambda run: decisions.resolve(self._tables, run, outcome, by), state)
+    def resolve(
+        self, run_id: str, outcome: str, by: str, *, state: str = "", settle: Callable[[], object] | None = None
+    ) -> RunRow:
+        """A person decides how a run that is in doubt or needs attention ended: succeeded, failed or cancelled.
+        `settle` is called only if no other decision was first, and before any later one."""
+        return self._decided(run_id, lambda run: decisions.resolve(self._tables, run, outcome, by, settle), state)
 
     def retry(self, run_id: str, by: str, *, state: str = "") -> RunRow:
         """A person wants another attempt: the run is pending again."""

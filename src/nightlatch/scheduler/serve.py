@@ -41,6 +41,8 @@ class Server:
 
     def __init__(self, load: Load, store: str | None, say: Callable[[str], None]) -> None:
         self._load, self._say = load, say
+        self._by_file = not (store or os.environ.get(url.ENV))  # does nightlatch.toml name the store?
+        self.moved = False  # it names another one now: serve anew
         self._where = absolute_store(url.resolve(store), os.getcwd())
         self._store = url.connect(self._where)
         self._ledger = open_for(self._where)
@@ -79,13 +81,15 @@ class Server:
             if clock.now() - looked_at_file > _RELOAD:
                 looked_at_file = clock.now()
                 changed = self._reload()
+                if self.moved:
+                    break
                 for process in side_processes:
                     process.restart_if_dead(self._say)
                     if changed:
                         process.start_if_wanted()
             pause = self._look(ended)
             ended = self._wait(pause, wake_fd)
-        if os.getpid() == 1:
+        if os.getpid() == 1 and not self.moved:
             self._starter.signal_all(signal.SIGTERM)
             self._stop = 0  # or `_wait` would not wait
             while self._starter.busy:
@@ -132,6 +136,7 @@ class Server:
         """Read nightlatch.toml again if it was edited. Returns whether a new version is in force."""
         if not self._config.changed:
             return False
+        before = self._config
         try:
             self._config = self._load()
         except BadConfig as error:
@@ -140,6 +145,11 @@ class Server:
             self._config_error = str(error)
             return False
         self._config_error = ""
+        if self._by_file and self._config.store != before.store:
+            # Machines that share the new store would start our jobs' slots too.
+            self._say("nightlatch.toml names another store: serving anew. Active runs go on, in the store before")
+            self.moved = True
+            return False
         self._apply_config()
         self._say(f"read nightlatch.toml again: {self.summary()}")
         return True
@@ -152,6 +162,7 @@ class Server:
         """Look once; returns the seconds until the next look. `ended`: the runs that have ended since the last one."""
         try:
             pause = self._scheduler.fill(_jobs(ended)) if ended else self._scheduler.look()
+            self._keep_served()
         except StoreUnreachable as error:
             if not self._unreachable:
                 self._say(f"nothing is started while the store cannot be reached, and slots wait: {error}")
@@ -161,7 +172,6 @@ class Server:
         if self._unreachable:
             self._say("the store answers again")
         self._unreachable = False
-        self._keep_served()
         return pause
 
     def _keep_served(self) -> None:

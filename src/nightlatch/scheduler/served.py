@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 
+from ..errors import StoreUnreachable
 from ..system import durable
 
 TYPE_CHECKING = False
@@ -49,14 +50,20 @@ class Served:
         return {job for job in self._mine if job not in jobs}
 
     def keep(self, jobs: Container[str]) -> None:
-        """Record what is served now; `jobs` are those of this file."""
+        """Record what is served now; `jobs` are those of this file. Raises `StoreUnreachable` if this machine's disk
+        does not take it."""
         if self.definitions == self._kept:
             return
-        self._kept = dict(self.definitions)
-        self._mine = {job for job in self._kept if job in jobs or job in self._mine}
+        kept = dict(self.definitions)
+        self._mine = {job for job in kept if job in jobs or job in self._mine}
         others = {job: pair for job, pair in self._read().items() if pair[1] != self._file}
-        mine = {job: (self._kept[job], self._file) for job in self._mine}
-        durable.replace(self._path, json.dumps(others | mine).encode())
+        mine = {job: (kept[job], self._file) for job in self._mine}
+        try:
+            durable.replace(self._path, json.dumps(others | mine).encode())
+        except OSError as error:
+            problem = f"{self._path} cannot be written: {error.strerror}. Check space and permissions there"
+            raise StoreUnreachable(problem) from error
+        self._kept = kept
 
     def _read(self) -> dict[str, tuple[str, str]]:
         try:

@@ -51,9 +51,13 @@ class Watch:
         now = self._clocks.now()
         if not self._path or not self._changed or (self._written is not None and now - self._written < _WRITE_EVERY):
             return
-        durable.private_folder(os.path.dirname(self._path))
-        durable.replace(self._path, json.dumps({"here": self._here, "seen": self._since}).encode())
-        self._written, self._changed = now, False
+        self._written = now
+        try:
+            durable.private_folder(os.path.dirname(self._path))
+            durable.replace(self._path, json.dumps({"here": self._here, "seen": self._since}).encode())
+            self._changed = False
+        except OSError:
+            pass  # a full disk: the next look tries again
 
     def _read(self) -> dict[str, tuple[list[object], float]]:
         try:

@@ -13,6 +13,7 @@ from ..core.printable import printable, written_out
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 # Begins each of our own colour codes. It is random, so no text from elsewhere can contain it and become an escape.
@@ -37,24 +38,46 @@ def verbatim(text: str) -> None:
     if sys.stdout.isatty():
         sys.stdout.write(text)
         return
-    sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode(errors="surrogateescape"))
-    sys.stdout.buffer.flush()
+    raw(text.encode(errors="surrogateescape"))
+
+
+def raw(data: bytes) -> None:
+    """Print bytes on standard output as they are."""
+    stream = printing(sys.stdout)
+    stream.flush()
+    stream.attempt(stream.buffer.write, data)
+    stream.attempt(stream.buffer.flush)
 
 
 class Printing:
-    """A text stream that escapes unprintable characters; newlines and tabs stay. Our own messages become one line."""
+    """A text stream that escapes unprintable characters; newlines and tabs stay. Our own messages become one line.
+
+    A stream that takes nothing, as on a full disk, sets `failed` and raises nothing: no message is worth the death of a
+    scheduler, or of a supervisor in the middle of its run. Only a closed standard output ends us (SIGPIPE).
+    """
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
+        self.failed = False
 
     def write(self, text: str) -> int:
         if text.startswith("nightlatch: "):
             text = printable(text)
         elif not text.isprintable() and text != "\n":
             text = "\x1b".join(map(_lines, text.split(ESCAPE)))
-        self._stream.write(text)
+        self.attempt(self._stream.write, text)
         return len(text)
+
+    def flush(self) -> None:
+        self.attempt(self._stream.flush)
+
+    def attempt(self, do: Callable[..., object], *args: object) -> None:
+        try:
+            do(*args)
+        except OSError as error:
+            if isinstance(error, BrokenPipeError) and self is sys.stdout:
+                raise
+            self.failed = True
 
     def writelines(self, lines: Any) -> None:
         for line in lines:

@@ -80,6 +80,26 @@ def test_a_connection_ended_by_the_server_is_replaced_in_silence(
     assert record is not None and (record.grant, record.token) == (grant, token)
 
 
+def test_a_store_whose_tables_are_dropped_for_a_restore_is_not_made_anew_by_a_process_that_knew_it(
+    store: Store, server: PostgresServer, schema: str, url: str
+) -> None:
+    """An empty store in its place would know no pause, no stage and no done key; and the restore would fail."""
+    grant, _ = take(store, "job")
+    end_sessions(server)
+    server.psql(f"ALTER SCHEMA {schema} RENAME TO {schema}_away")
+    for _ in range(2):
+        with pytest.raises(StoreUnreachable, match="has lost its tables"):
+            store.renew("job", grant, 60.0)
+    assert server.psql(f"SELECT count(*) FROM pg_namespace WHERE nspname = '{schema}'").strip() == "0"
+    server.psql(f"ALTER SCHEMA {schema}_away RENAME TO {schema}")
+    store.renew("job", grant, 60.0)
+    end_sessions(server)
+    server.psql(f"DROP SCHEMA {schema} CASCADE")
+    assert nightlatch.connect(url).id != store.id, "a process that did not know it makes it"
+    with pytest.raises(StoreUnreachable, match="is not the same as before"):
+        store.renew("job", grant, 60.0)
+
+
 def test_a_connection_ended_in_the_middle_of_a_verb_leaves_it_unknown(
     store: Store, server: PostgresServer, schema: str
 ) -> None:

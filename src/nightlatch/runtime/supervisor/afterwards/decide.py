@@ -25,7 +25,7 @@ OUTCOMES = (DONE, FAILED, AGAIN)
 def resolve(run: RunRow, outcome: str, by: str, *, ledger: Ledger, store: Store, wait: float) -> RunRow:
     """Decide a run that is in doubt, needs attention or was left behind by its holder.
 
-    done    its key is settled in the store first, under the job's lease: no machine does it again. Where each machine
+    done    its key is settled in the store too, under the job's lease: no machine does it again. Where each machine
             has its own ledger, the other outcomes are recorded in the store too
     failed  the next start with its key makes another attempt
     again   the same, and the run is pending until then
@@ -48,9 +48,14 @@ def resolve(run: RunRow, outcome: str, by: str, *, ledger: Ledger, store: Store,
                 raise RunEnded(f"run {run.id} of {run.job} has been decided meanwhile: {decided}, by {decider}", run)
             if left_behind:
                 run = ledger.reap(run.id, token=lease.token, grant=lease.grant, doubt=True)
+            if outcome == DONE and not store.lists_begun:
+                # The key before the run's commit: after a crash in between, deciding it again does no harm. Not before
+                # its change: that is where somebody else's `failed`, which needs no lease, is noticed.
+                return ledger.resolve(
+                    run.id, statuses.SUCCEEDED, by, state=state_of(run), settle=lambda: _settle(lease, run)
+                )
             if outcome == DONE:
-                # Before the run is marked done: after a crash in between, deciding it again does no harm.
-                store.settle(lease.name, lease.grant, run.job, run.key, value=run.id)
+                _settle(lease, run)
             if earlier:
                 lease.ended |= begun.doubtful_tokens(ledger, run)  # the earlier decision was cut short before this
             elif store.lists_begun:
@@ -77,6 +82,10 @@ def resolve_open(
         resolve_elsewhere(job, key, outcome, by, began=began, ledger=open_for(where), store=store, wait=wait)
         return effects.resolution(outcome)
     return effect_records.resolve(key, outcome, by=by, scope=scope, store=where, wait=wait).status
+
+
+def _settle(lease: Lease, run: RunRow) -> None:
+    lease.store.settle(lease.name, lease.grant, run.job, run.key, value=run.id)
 
 
 def resolve_elsewhere(
