@@ -53,15 +53,15 @@ SIDES = {
 LAZY = {
     "agents": 3,
     "config": 2,
-    "cli": 99,
-    "core": 3,
+    "cli": 70,
+    "core": 2,
     "database": 3,
-    "gates": 4,
+    "gates": 3,
     "ledger": 30,
     "runtime": 140,
     "store": 15,
     "system": 2,
-    "testing": 5,
+    "testing": 4,
     "web": 1,  # the metrics, which need an extra
 }
 
