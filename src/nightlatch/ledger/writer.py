@@ -288,7 +288,7 @@ class Verb:
         self.heads: set[str] = set()  # the run's head after each commit with this verb that was tried
         self.progress: dict[str, object] = {}
         self.counts: dict[str, int] = {}
-        self.about: dict[str, str] = {}
+        self.about: Mapping[str, str] = NOTHING
         self.records: Records = ()
 
 
