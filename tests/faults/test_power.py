@@ -16,6 +16,7 @@ from nightlatch.errors import StoreUnreachable
 from nightlatch.ledger.items import ITEM
 from nightlatch.ledger.writer import Verb
 from nightlatch.runtime.shared.leases.lease import Lease
+from nightlatch.store.sql import SqlStore
 from nightlatch.system import durable
 from tests.support.programs import python
 
@@ -97,7 +98,7 @@ def test_what_the_store_acknowledged_is_there_after_the_power_failed(disk, sqlit
 
 def test_what_was_lazy_is_there_with_the_next_write(disk, sqlite_url):
     store = connect(sqlite_url)
-    assert store.id
+    assert isinstance(store, SqlStore) and store.may_be_lazy and store.id
     before = disk.flushes
     granted = store.acquire("job", "grant", ME, 30.0, lazy=True)
     done = store.settle("job", "grant", "job", "k", value="v", lazy=True)

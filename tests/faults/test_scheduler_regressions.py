@@ -12,6 +12,7 @@ import pytest
 from nightlatch.core import definition, retry
 from nightlatch.core import row as rows
 from nightlatch.core.job import Job
+from nightlatch.core.protocols import Store
 from nightlatch.core.row import COLLAPSED, RAN, SKIPPED, Cursor, Row, SlotRecord
 from nightlatch.core.schedule import name_of, named
 from nightlatch.core.target import Command
@@ -254,8 +255,13 @@ def test_a_supervisor_reads_its_row_once_unless_another_process_has_moved_it(
 ) -> None:
     world.serve(job("hourly", "every 1h"))
     (started,) = world.after(HOUR)
-    claimed, reads = Claimed(*started), []
-    monkeypatch.setattr(claim, "read_row", lambda store, name: reads.append(name) or read_row(store, name))
+    claimed, reads = Claimed(*started), list[str]()
+
+    def read(store: Store, name: str) -> Row | None:
+        reads.append(name)
+        return read_row(store, name)
+
+    monkeypatch.setattr(claim, "read_row", read)
     claimed.waits_unstarted(world.store)
     claimed.begin(world.store, world.ledger, _holder(world, "hourly"))
     assert len(reads) == 1

@@ -275,8 +275,8 @@ def test_a_module_that_cannot_be_preloaded_is_left_to_import(tmp_path):
 def test_what_python_has_compiled_is_loaded_only_if_it_is_of_this_python_and_this_state_of_the_file(tmp_path):
     file, elsewhere = tmp_path / "module.py", tmp_path / "moved.py"
     file.write_text("found = 1")
-    cached = py_compile.compile(str(file))
-    assert preload._compiled(str(file), cached).co_filename == str(file)
+    cached = str(py_compile.compile(str(file)))
+    assert (code := preload._compiled(str(file), cached)) and code.co_filename == str(file)
     shutil.copy2(file, elsewhere)
     assert preload._compiled(str(elsewhere), cached) is None  # a traceback would name the wrong file
     content = Path(cached).read_bytes()

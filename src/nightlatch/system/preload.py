@@ -115,10 +115,9 @@ def _module(package: str, name: str, *, is_package: bool = False) -> str:
     if whole in sys.modules:
         return whole
     parent = sys.modules[package]
-    folder = parent.__path__[0]
-    folders = [f"{folder}/{name}"] if is_package else None
-    folder, stem = (f"{folder}/{name}", "__init__") if is_package else (folder, name)
-    file = f"{folder}/{stem}.py"
+    path = f"{parent.__path__[0]}/{name}"
+    folder, stem = (path, "__init__") if is_package else (parent.__path__[0], name)
+    file, folders = f"{folder}/{stem}.py", [path] if is_package else None
     loader = SourceFileLoader(whole, file)
     spec = spec_from_file_location(whole, file, loader=loader, submodule_search_locations=folders)
     if _IS_USUAL:
@@ -126,6 +125,7 @@ def _module(package: str, name: str, *, is_package: bool = False) -> str:
     sys.modules[whole] = module = module_from_spec(spec)
     try:
         code = (_compiled(file, spec.cached) if _IS_USUAL else None) or loader.get_code(whole)
+        assert code
         exec(code, module.__dict__)  # noqa: S102 - as `import` does
     except BaseException:
         del sys.modules[whole]
