@@ -167,7 +167,7 @@ def _parse(path: str) -> tuple[str, dict[str, Any]]:
         line = place.removeprefix("line ").partition(",")[0]
         at = line if line.isdecimal() else str(text.count("\n") + 1)  # tomllib says "at end of document"
         raise BadConfig(f"{shown(path)}:{at}: {_in_words(what or str(error))}") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, RecursionError) as error:
         raise BadConfig(f"{shown(path)} cannot be read: {error}") from None
 
 
