@@ -86,6 +86,19 @@ def test_edits_count_and_a_broken_one_leaves_the_file_before_in_force(place: Pla
     assert place.said.count("is broken, so") == 1
 
 
+@pytest.mark.parametrize("broken", ["[budget]\nusd = ", "[prices]\n[prices]\n", ""])
+def test_while_the_file_is_broken_runs_have_the_settings_before(place: Place, broken: str) -> None:
+    place.write(f'budget = {{ "tokens/day" = 1000000 }}\n[jobs.job]\nschedule = "every 1s"\n{SEEN}')
+    place.serve()
+    until(place.seen)
+    place.file.unlink()
+    place.file.write_text(broken) if broken else place.file.mkdir()
+    until(lambda: "is broken, so" in place.said)
+    before = len(place.seen())
+    until(lambda: len(place.seen()) >= before + 3)
+    assert "exit code 78" not in place.said
+
+
 def test_a_file_that_is_empty_for_a_moment_while_it_is_saved_ends_no_schedule(place: Place) -> None:
     place.write(f'[jobs.job]\nschedule = "every 1s"\n{SEEN}')
     place.serve()

@@ -26,6 +26,7 @@ class Config:
     """A valid nightlatch.toml."""
 
     path: str
+    text: str
     settings: dict[str, Any]  # by name; only those that the file sets
     timezone: str
     jobs: dict[str, Job]
@@ -96,6 +97,7 @@ def load(path: str, *, host: str = "") -> Config:
     mistakes.raise_any()
     return Config(
         path=path,
+        text=text,
         settings=settings,
         timezone=settings.get("timezone") or zone.name(),
         jobs=found,
@@ -134,9 +136,9 @@ def store_of(path: str) -> str:
     return str(settings_of(path, "store").get("store", ""))
 
 
-def settings_of(path: str, *names: str) -> dict[str, Any]:
-    """Those of the named top-level keys that the file has. Mistakes elsewhere in the file are ignored."""
-    text, document = _parse(path)
+def settings_of(path: str, *names: str, text: str | None = None) -> dict[str, Any]:
+    """Those of the named top-level keys that the file, or `text` in its place, has. Mistakes elsewhere are ignored."""
+    text, document = _parse(path, text)
     mistakes = Mistakes(path, lines.find(text))
     found = {
         row.name: row.read(Section(document[row.name], (row.name,), os.path.dirname(path), mistakes))
@@ -157,15 +159,17 @@ def _in_words(error: str) -> str:
     return f'{error}. Text needs quotes, as in timeout = "30m"'
 
 
-def _parse(path: str) -> tuple[str, dict[str, Any]]:
+def _parse(path: str, text: str | None = None) -> tuple[str, dict[str, Any]]:
+    """The text, `text` or that of the file, and what it says."""
     try:
-        with open(path, encoding="utf-8", newline="") as file:
-            text = file.read().replace("\r\n", "\n")
+        if text is None:
+            with open(path, encoding="utf-8", newline="") as file:
+                text = file.read().replace("\r\n", "\n")
         return text, tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         what, _, place = str(error).rpartition(" (at ")
         line = place.removeprefix("line ").partition(",")[0]
-        at = line if line.isdecimal() else str(text.count("\n") + 1)  # tomllib says "at end of document"
+        at = line if line.isdecimal() else str((text or "").count("\n") + 1)  # tomllib says "at end of document"
         raise BadConfig(f"{shown(path)}:{at}: {_in_words(what or str(error))}") from None
     except (OSError, UnicodeDecodeError, RecursionError) as error:
         raise BadConfig(f"{shown(path)} cannot be read: {error}") from None

@@ -19,6 +19,7 @@ ENV = "NIGHTLATCH_CONFIG"
 NAME = "nightlatch.toml"
 
 _chosen = ""  # by --config
+in_force: dict[str, str] = {}  # path → its text when `serve` read it: an edit that is invalid does not count
 _stores: dict[str, str] = {}  # path → the store it names: a command asks several times
 
 
@@ -79,15 +80,18 @@ def settings(file: str, *names: str) -> dict[str, Any]:
         return {}
     from .load import settings_of
 
-    return settings_of(path, *names)
+    return settings_of(path, *names, text=in_force.get(path))
 
 
 def _mentions(path: str, names: tuple[str, ...]) -> bool:
     """May the file have one of these keys? Not if it has neither their names nor a backslash, which may escape one.
     Every run asks, and parsing a file of many jobs takes longer than a short run."""
     try:
-        with open(path, "rb") as file:
-            text = file.read()
+        if path in in_force:
+            text = in_force[path].encode()
+        else:
+            with open(path, "rb") as file:
+                text = file.read()
     except OSError:
         return True  # `settings_of` reports what is wrong
     return b"\\" in text or any(name.encode() in text for name in names)

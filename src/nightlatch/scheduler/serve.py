@@ -128,6 +128,7 @@ class Server:
 
     def _take_up(self) -> None:
         self._scheduler.at_once = self._config.at_once
+        self._starter.config = {self._config.path: self._config.text}
         jobs: dict[str, Job] = self._config.jobs
         removed = self._served.removed(jobs)
         self._scheduler.serve({name: Scheduled(job, definition(job)) for name, job in jobs.items()}, removed)
