@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -100,7 +101,8 @@ def test_two_decisions_at_once_of_which_one_settles_the_key(monkeypatch: pytest.
     ledger, store = open_for(where), connect(where)
     run = ledger.find("job", "k")
     assert run
-    real, others = type(store).settle, []
+    real: Any = type(store).settle
+    others: list[Any] = []
 
     def settle(*args: object, **more: object) -> object:
         others.append(start(where, "resolve", run.id, "failed"))

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,33 @@ def test_edits_count_and_a_broken_one_leaves_the_file_before_in_force(place: Pla
     place.write(f'[jobs.other]\nschedule = "every 1s"\n{SEEN.replace("seen", "others")}')
     until(lambda: place.seen("others"))
     assert place.said.count("is broken, so") == 1
+
+
+@pytest.mark.parametrize("broken", ["[budget]\nusd = ", "[prices]\n[prices]\n", ""])
+def test_while_the_file_is_broken_runs_have_the_settings_before(place: Place, broken: str) -> None:
+    place.write(f'budget = {{ "tokens/day" = 1000000 }}\n[jobs.job]\nschedule = "every 1s"\n{SEEN}')
+    place.serve()
+    until(place.seen)
+    place.file.unlink()
+    place.file.write_text(broken) if broken else place.file.mkdir()
+    until(lambda: "is broken, so" in place.said)
+    before = len(place.seen())
+    until(lambda: len(place.seen()) >= before + 3)
+    assert "exit code 78" not in place.said
+
+
+def test_a_file_that_is_empty_for_a_moment_while_it_is_saved_ends_no_schedule(place: Place) -> None:
+    place.write(f'[jobs.job]\nschedule = "every 1s"\n{SEEN}')
+    place.serve()
+    until(place.seen)
+    text = place.file.read_text()
+    for _ in range(20):  # each for most of the time between two looks
+        place.file.write_text("")
+        time.sleep(0.3)
+        place.file.write_text(text)
+        time.sleep(0.1)
+    assert "no longer due" not in place.said and "serving anew" not in place.said
+    assert "edited" not in place.run("slots", "job").stdout
 
 
 def test_an_edit_of_the_store_counts_for_the_next_slot(place: Place) -> None:

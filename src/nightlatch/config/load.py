@@ -26,6 +26,7 @@ class Config:
     """A valid nightlatch.toml."""
 
     path: str
+    text: str
     settings: dict[str, Any]  # by name; only those that the file sets
     timezone: str
     jobs: dict[str, Job]
@@ -66,7 +67,8 @@ class Config:
 def load(path: str, *, host: str = "") -> Config:
     """The configuration for this machine, or for `host`. Raises `BadConfig` with every mistake."""
     read_from = stamp(path)
-    document, mistakes = _parse(path)
+    text = _read(path)
+    document, mistakes = _parse(path, text)
     folder = os.path.dirname(path)
     for key in _with_null_bytes(document):
         mistakes.add(key, "a text holds the character \\u0000, which no file name or command can have")
@@ -96,6 +98,7 @@ def load(path: str, *, host: str = "") -> Config:
     mistakes.raise_any()
     return Config(
         path=path,
+        text=text,
         settings=settings,
         timezone=settings.get("timezone") or zone.name(),
         jobs=found,
@@ -126,9 +129,9 @@ def _with_jobs(everywhere: Any, jobs: dict[str, Section]) -> Any:
     return replace(everywhere, jobs=found) if everywhere and found else everywhere
 
 
-def settings_of(path: str, *names: str) -> dict[str, Any]:
-    """Those of the named top-level keys that the file has. Mistakes elsewhere in the file are ignored."""
-    document, mistakes = _parse(path)
+def settings_of(path: str, *names: str, text: str | None = None) -> dict[str, Any]:
+    """Those of the named top-level keys that the file, or `text` in its place, has. Mistakes elsewhere are ignored."""
+    document, mistakes = _parse(path, text)
     found = {
         row.name: row.read(Section(document[row.name], (row.name,), os.path.dirname(path), mistakes))
         for row in SETTINGS
@@ -148,17 +151,25 @@ def _in_words(error: str) -> str:
     return f'{error}. Text needs quotes, as in timeout = "30m"'
 
 
-def _parse(path: str) -> tuple[dict[str, Any], Mistakes]:
+def _read(path: str) -> str:
     try:
         with open(path, encoding="utf-8", newline="") as file:
-            text = file.read().replace("\r\n", "\n")
+            return file.read().replace("\r\n", "\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadConfig(f"{shown(path)} cannot be read: {error}") from None
+
+
+def _parse(path: str, text: str | None = None) -> tuple[dict[str, Any], Mistakes]:
+    """What the file, or `text` in its place, says."""
+    text = _read(path) if text is None else text
+    try:
         return tomllib.loads(text), Mistakes(path, lines.find(text))
     except tomllib.TOMLDecodeError as error:
         what, _, place = str(error).rpartition(" (at ")
         line = place.removeprefix("line ").partition(",")[0]
         at = line if line.isdecimal() else str(text.count("\n") + 1)  # tomllib says "at end of document"
         raise BadConfig(f"{shown(path)}:{at}: {_in_words(what or str(error))}") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except RecursionError as error:
         raise BadConfig(f"{shown(path)} cannot be read: {error}") from None
 
 

@@ -20,6 +20,7 @@ NAME = "nightlatch.toml"
 _PIECE = 16384  # bytes read at a time
 
 _chosen = ""  # by --config
+in_force: dict[str, str] = {}  # path → its text when `serve` read it: an edit that is invalid does not count
 _stores: dict[str, str] = {}  # path → the store it names: a command asks several times
 
 
@@ -80,13 +81,15 @@ def settings(file: str, *names: str) -> dict[str, Any]:
         return {}
     from .load import settings_of
 
-    return settings_of(path, *names)
+    return settings_of(path, *names, text=in_force.get(path))
 
 
 def _mentions(path: str, names: tuple[str, ...]) -> bool:
     """May the file have one of these keys? Not if it has neither their names nor a backslash, which may escape one.
     Every run asks, and parsing a file of many jobs takes longer than a short run."""
     try:
+        if path in in_force:
+            return any(word in in_force[path] for word in ("\\", *names))
         return mentions(path, "\\", *names)
     except OSError:
         return True  # `settings_of` reports what is wrong

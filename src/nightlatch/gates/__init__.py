@@ -6,6 +6,8 @@ A gate keeps marks by the rule of `core.fence`. It knows nothing about runs; it 
 
 from __future__ import annotations
 
+import os
+
 from ..core import checks
 from ..errors import UsageError
 
@@ -78,9 +80,7 @@ def at(target: str | PathLike[str]) -> Gate:
         return gate
     if "://" in target or target.startswith("git+"):  # git+origin#main
         return open(target)
-    from os.path import isdir
-
-    gate = __getattr__("Folder" if target.endswith("/") or isdir(target) else "File")(target)
+    gate = __getattr__("Folder" if target.endswith("/") or os.path.isdir(target) else "File")(target)
     return gate
 
 

@@ -16,6 +16,7 @@ import os
 import select
 import sys
 
+from ..config import place
 from ..core.job import unpack
 from ..database import schema
 from ..errors import Error, Stop
@@ -221,6 +222,7 @@ def _redirect(log: str) -> None:
 def supervise(order: dict[str, Any]) -> int:
     """Run the claimed job; returns the exit code of its run."""
     job = unpack(order["job"])
+    place.in_force.update(order.get("config", {}))
     try:
         verdict = start(job, store=order["store"], claim=order["claim"])
     except (Error, Stop) as error:

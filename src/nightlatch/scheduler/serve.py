@@ -128,24 +128,29 @@ class Server:
 
     def _apply_config(self) -> None:
         self._scheduler.at_once = self._config.at_once
+        self._starter.config = self._config
         jobs: dict[str, Job] = self._config.jobs
         removed = self._served.removed(jobs)
         self._scheduler.serve({name: Scheduled(job, definition(job)) for name, job in jobs.items()}, removed)
 
     def _reload(self) -> bool:
-        """Read nightlatch.toml again if it was edited. Returns whether a new version is in force."""
+        """Read nightlatch.toml again if it was edited. Returns whether a new version is in force: once two looks have
+        found the same."""
         if not self._config.changed:
             return False
-        before = self._config
         try:
-            self._config = self._load()
+            config = self._load()
         except BadConfig as error:
             if str(error) != self._config_error:
                 self._say(f"nightlatch.toml was edited and is broken, so the previous version stays in force: {error}")
             self._config_error = str(error)
             return False
         self._config_error = ""
-        if self._by_file and self._config.store != before.store:
+        if config.stamps != self._edited:  # an editor may be in the middle of it, and has only emptied it yet
+            self._edited = config.stamps
+            return False
+        before, self._config = self._config, config
+        if self._by_file and config.store != before.store:
             # Machines that share the new store would start our jobs' slots too.
             self._say("nightlatch.toml names another store: serving anew. Active runs go on, in the store before")
             self.moved = True
@@ -155,6 +160,7 @@ class Server:
         return True
 
     _config_error = ""
+    _edited: object = None  # the stamps of a new version that counts if they are the same at the next look
 
     # ── one round ──
 

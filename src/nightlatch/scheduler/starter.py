@@ -13,6 +13,7 @@ from . import forks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ..config.load import Config
     from ..core.row import Claim
     from .scheduled import Scheduled
 
@@ -31,6 +32,7 @@ class Starter:
     def __init__(self, store: str, folder: str) -> None:
         """`store`: its URL. It may hold a password, so it is sent through a private socket."""
         self._store = store
+        self.config: Config | None = None  # the nightlatch.toml in force
         self._log = os.path.join(durable.private_folder(folder), LOG)
         self._channel: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -46,6 +48,8 @@ class Starter:
         """Order a supervisor without waiting for it: the row shows what became of the claim."""
         job = scheduled.start(claim)
         order: dict[str, object] = {"job": job.pack(), "claim": claim.id, "store": self._store, "log": self._log}
+        if self.config and self.config.changed:  # an edit that is not in force: the supervisor must not read it
+            order["config"] = {self.config.path: self.config.text}
         what, channel = f"{job.name} {job.key}", self._connect()
         if channel is None:
             self._start_cold(order, what)
