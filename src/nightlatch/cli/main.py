@@ -105,7 +105,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-            lost = stream.failed  # type: ignore[attr-defined]  # `printing.install` made it
+            lost = getattr(stream, "failed", False)
         except OSError:
             lost = True
         if lost:
