@@ -41,7 +41,8 @@ class Target:
         self.place = place
 
     def gate(self) -> Any:
-        return {"file": gates.File, "folder": gates.Folder, "object": gates.Object}[self.kind](self.place)
+        kinds: dict[str, Any] = {"file": gates.File, "folder": gates.Folder, "object": gates.Object}
+        return kinds[self.kind](self.place)
 
     def read(self) -> bytes | None:
         if self.kind == "object":

@@ -45,10 +45,10 @@ class File(OnDisk):
         super().__init__(_followed(path) if follow else path)
 
     @classmethod
-    def from_url(cls, url: str) -> File:
+    def from_url(cls, url: str, *, follow: bool = False) -> File:
         """The file as it was registered: if it has become a link since, its old holders still write by the marks that
         are beside the link, and would replace it."""
-        return cls(address.to_path(url), follow=False)
+        return cls(address.to_path(url), follow=follow)
 
     def write(self, bearer: Bearer | Mark, content: bytes | str) -> None:
         """Replace the file's content; text is written as UTF-8. Raises `StaleToken`, and changes nothing, if a newer
