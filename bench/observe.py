@@ -49,7 +49,8 @@ def questions() -> Iterator[tuple[str, float, Callable[[StoreReader], object]]]:
         GOAL,
         lambda r: list(r.ledger.runs(status="failed", since=now - 30 * 86400, limit=50)),
     )
-    yield "last 60 runs of 200 jobs", GOAL, lambda r: r.ledger.history.strips([f"job{n:03d}" for n in range(JOBS)])
+    jobs = [f"job{n:03d}" for n in range(JOBS)]
+    yield "last 60 runs of 200 jobs", GOAL, lambda r: r.ledger.history.newest_outcomes_of(jobs)
     yield "used by day and job, 30 d", GOAL, lambda r: r.ledger.history.usd_by("day", "job", since=day(30))
     yield "used by day and job, 365 d", GOAL, lambda r: r.ledger.history.usd_by("day", "job", since=day(365))
     yield "newest refusals", GOAL, lambda r: r.ledger.history.rare_entries(kinds.REFUSED, most=50)

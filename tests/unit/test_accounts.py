@@ -24,7 +24,8 @@ class Money:
     days = None
 
     def __init__(self, caps: str, everything: str = "") -> None:
-        self.caps, self.everything = budget.parse(caps), budget.everything(everything)
+        self.caps = budget.parse(caps)
+        self.caps_of_all_jobs = budget.parse_for_all_jobs(everything) if everything else ()
 
     def before(self, unit: str, period: str) -> float:
         return 0.0

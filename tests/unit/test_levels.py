@@ -36,7 +36,9 @@ def year(rng: random.Random, spread: float, *, changed: int = YEAR, factor: floa
 
 
 def found(seen: Levels, changed: int) -> bool:
-    return any(shift.first.at == changed * 86400 and shift.found.at <= (changed + 2) * 86400 for shift in seen.shifts)
+    return any(
+        shift.first.at == changed * 86400 and shift.certain_at.at <= (changed + 2) * 86400 for shift in seen.shifts
+    )
 
 
 def test_planted_changes_are_found_within_three_runs_and_the_first_is_named():

@@ -15,8 +15,8 @@ def add_agent_flags(parser: Parser) -> None:
     parser.add_argument("--agent", metavar="ID", help="the agent, as the vendor names it; for openai a model")
     parser.add_argument("--input", metavar="TEXT", help="the agent's instructions; @FILE reads them from a file")
     parser.add_argument("--set", metavar="FIELD=VALUE", action="append", help="set a field of the vendor's launch "
-                        "request (a dot for a nested one), or Nightlatch's own: every, deadline, priced_as; "
-                        "may be repeated")  # fmt: skip
+                        "request (a dot for a nested one), or one of Nightlatch's own: every (time between polls), "
+                        "deadline (of the launch), priced_as (a model); may be repeated")  # fmt: skip
     parser.add_argument("--waits", metavar="TIME", help="how long the agent may wait for a person (default 0s)")
 
 

@@ -16,8 +16,8 @@ Check that nobody has tampered with the journal.
 verify   read every entry; report the first entry of each chain that was changed, removed or moved, and every run,
          attempt, usage, item and effect that differs from its entries. The owner of the database could rewrite a
          whole chain: pass heads (a chain's last hash) that you kept elsewhere, and this is found too, as are a
-         missing tail and a forged prune. If you can, pass whole log lines: their time shows what a prune was
-         allowed to remove.
+         missing tail and a forged prune. Better still, pass lines of runs.log (--heads runs.log): their times show
+         what a prune was allowed to remove.
 head     print the head of every job's chain; keep it where the journal's owner cannot change it. The log line of
          a finished run has one too (head=…).
 

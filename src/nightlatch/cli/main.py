@@ -52,7 +52,7 @@ COMMANDS = {
     "pause": "skip a job's slots until somebody unpauses it",
     "unpause": "end a job's pause; it continues with its next slot",
     "lock": "run a command while holding a lease (flock with a fencing token)",
-    "lease": "acquire, renew, release, show, list or raise a lease from a script",
+    "lease": "acquire, renew, release, show or list leases from a script, or raise a token",
     "publish": "replace a file, a folder or an object, if the lease is still yours",
     "push": "push HEAD to a branch, if the lease is still yours",
     "gate": "show a gate's marks and refusals; adopt or forget it; guard tables and branches",

@@ -28,7 +28,7 @@ def begin_anew(store: SqlStore) -> None:
 def main(argv: list[str]) -> int:
     parser = Parser("migrate", _PURPOSE, _EXAMPLES)
     parser.add_flag("--dump-sql", "print the SQL and change nothing")
-    parser.add_flag("--new", "SQLite: create a new store although the previous one is gone")
+    parser.add_flag("--new", "SQLite: create a new store in place of one that is gone")
     args = parser.parse_args(argv)
     store = url.connect(args.store)
     if not isinstance(store, SqlStore):

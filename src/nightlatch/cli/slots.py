@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core import advice
 from ..core.printable import printable
-from ..core.row import COLLAPSED, NEVER, RAN, SlotRecord
+from ..core.row import APPROVER, COLLAPSED, NEVER, RAN, SlotRecord
 from ..core.schedule import counted, name_of
 from ..core.stage import UNATTENDED
 from ..errors import UsageError
@@ -106,7 +106,7 @@ def _now(line: JobLine) -> str:
     row, claim = line.row, line.running
     if row.paused:
         return f"paused by {row.paused.by}" + (f" until {screen.local(row.paused.until)}" if row.paused.until else "")
-    if claim and claim.held and "word" not in claim.held:
+    if claim and claim.held and APPROVER not in claim.held:
         return f"waits for {advice.command('approve', row.job)}"
     if claim and claim.again_at:
         return f"tries again {screen.until(claim.again_at)}"

@@ -40,7 +40,7 @@ _SHOWN = {"needs you": 15, "running": 10, "waiting": 5, "done": 10}  # rows of e
 def main(argv: list[str]) -> int:
     parser = Parser("status", _PURPOSE, _EXAMPLES)
     parser.add_argument(
-        "--since", metavar="TIME", help="how far to look back, or a day (default: to 22:00 of that evening)"
+        "--since", metavar="TIME", help="how far to look back, or a day (default: to the last 22:00 at least 4h ago)"
     )
     parser.add_flag("--exit-code", "print nothing; exit with 1 if something needs you, else 0")
     parser.add_flag("--markdown", "print it as a report in Markdown")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core import duration
 from ..core.printable import printable
-from ..core.units import UNITS
+from ..core.units import CAPPED, UNITS
 from ..errors import UsageError
 from ..ledger.tally import NO_END
 from ..observe import figures
@@ -17,9 +17,10 @@ from .json_out import print_json
 from .reading import open_reader
 
 _PURPOSE = f"""\
-Show what runs have used ({", ".join(UNITS)}) by job, or by any of {", ".join(BY)}: with shares, the typical
-amount per run, and a forecast for the month. Days are counted in the time zone in which the ledger was created. Daily
-sums are kept for ever; the usage of single steps is kept as long as the runs.
+Show what runs have used ({", ".join(CAPPED)}, and doubt: usd that may have been spent) by job, or by any of
+{", ".join(BY)}: with shares, the typical amount per run, and a forecast for the month. Days are
+counted in the time zone in which the ledger was created. Daily sums are kept for ever; the usage of single steps is
+kept as long as the runs.
 
 With --changes: has the job left its usual level of money, tokens, time or items, since which run, and what changed just
 before? --usual accepts the new level."""
@@ -40,7 +41,7 @@ def main(argv: list[str]) -> int:
         "--by", metavar="WHAT", default="job", help=f"{', '.join(BY)}; several with commas (default job)"
     )
     parser.add_argument("--since", metavar="TIME", default="30d", help="how far to look back, or a day (default 30d)")
-    parser.add_argument("--until", metavar="TIME", help="how long ago to stop, or a day (default: now)")
+    parser.add_argument("--until", metavar="TIME", help="leave out what is newer than this: a time ago, or a day")
     parser.add_flag("--csv", "comma-separated values, with a header")
     parser.add_flag("--json", "one JSON object per line")
     parser.add_flag("--changes", "for a job: when it left its usual level, and why")

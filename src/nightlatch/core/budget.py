@@ -38,10 +38,8 @@ def parse(text: str, periods: tuple[str, ...] = PERIODS) -> tuple[Cap, ...]:
     return tuple(caps)
 
 
-def everything(text: str) -> tuple[Cap, ...]:
+def parse_for_all_jobs(text: str) -> tuple[Cap, ...]:
     """Caps for all jobs of a ledger together, from $NIGHTLATCH_BUDGET: for a day or a month."""
-    if not text:
-        return ()
     try:
         return parse(text, ("day", "month"))
     except UsageError:

@@ -72,9 +72,9 @@ def codes(text: str) -> frozenset[int]:
     return frozenset(found)
 
 
-def typed(key: str, *words: str, by: Collection[str] = ()) -> tuple[str, ...]:
-    """The words of a command: key, `words`, options `by`. A key that begins with - is put after --."""
-    return (*by, "--", key, *words) if key.startswith("-") else (key, *words, *by)
+def typed(key: str, *words: str, options: Collection[str] = ()) -> tuple[str, ...]:
+    """The words to type: key, `words`, `options`; if the key begins with -: the options, then --, key and `words`."""
+    return (*options, "--", key, *words) if key.startswith("-") else (key, *words, *options)
 
 
 def check_key(key: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..errors import BadOption, UsageError
 from . import duration, options, target
 from .model import check_name
-from .options import OF_A_START, OF_CODE, OF_THE_FILE, as_flag
+from .options import NOT_IN_FILE, OF_A_START, OF_THE_FILE, as_flag
 from .stage import HOLDS, PROMOTE_AFTER, STAGES, START, WRITES
 from .target import Command, Each, Function
 from .tenure import MINIMUM_TTL
@@ -55,8 +55,8 @@ class Job:
         metavar="WHEN",
         where=OF_THE_FILE,
     )
-    key: str = options.text("names the work: once a key is done, it is not done again", defines=False, where=OF_CODE)
-    slot: str = options.text("use this schedule's newest due time as slot and key", metavar="WHEN", where=OF_CODE)
+    key: str = options.text("names the work: a key that is done is not done again", defines=False, where=NOT_IN_FILE)
+    slot: str = options.text("use this schedule's newest due time as slot and key", metavar="WHEN", where=NOT_IN_FILE)
     tz: str = options.text("the schedule's time zone (default: this machine's)", metavar="ZONE")
     overlap: str = options.text(
         "what happens to a slot that comes due while the previous run is still working: skip, queue or cancel",
@@ -262,7 +262,7 @@ class Job:
 
     @property
     def when_lost(self) -> str:
-        """again or doubt, after an attempt whose holder died: it may have acted, unless it could only publish."""
+        """again or doubt, after its holder died: it may have acted, unless all its results go through `publish`."""
         return self.lost or ("again" if self.workspace and self.publish else "doubt")
 
     def at(self, due: str, *, missed: int = 0, since: str = "") -> Job:

@@ -56,7 +56,7 @@ def _encode(part: Part) -> bytes:
 
 
 def _encode_imported(part: Part) -> bytes:
-    """The types of modules that are slow to import, so they are imported only for a part of no built-in type."""
+    """Types whose modules are slow to import: reached only if the part is of none of the built-in types."""
     import datetime
     import decimal
     import uuid

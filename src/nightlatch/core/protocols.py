@@ -21,7 +21,7 @@ class Store(Protocol):
     url: str
     folder: str  # a folder on this machine for lifetime locks, queues and sightings
     default_ttl: float
-    lists_begun: bool  # see `acquire`; False where all machines share one ledger, which lists the keys itself
+    lists_begun: bool  # see `acquire`; True where each machine has its own ledger. A shared one lists the keys itself
 
     @property
     def id(self) -> str:

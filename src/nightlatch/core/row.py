@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 RAN, COLLAPSED, SKIPPED = "ran", "collapsed", "skipped"  # every slot ends as one of these
 BEFORE = 64  # how many earlier definitions a row remembers
 STRUCK = 12  # how many set-backs a row remembers
+APPROVER = "word"  # a key in `Claim.held`: who approved it, or "approved" if only the ledger knows; missing until then
 NEVER = 32_503_680_000.0  # the due time of a job that is only run by hand
 
 
@@ -86,7 +87,7 @@ class Claim:
     attempted: bool = False  # an attempt has begun
     run: str = ""
     again_at: float = 0.0  # when its next try is due; 0: it waits for none
-    # While it waits for an approval: run, host ("": any), until, head (of the plan), what, clean; `word`: the approver
+    # While it waits for an approval: run, host ("": any), until, head (of the plan), what, clean, APPROVER
     held: dict[str, Any] | None = None
     cancel: str = ""  # a request to end it, for a holder that uses another ledger
     era: int = 0  # the row's era when it was claimed

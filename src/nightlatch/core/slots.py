@@ -10,7 +10,7 @@ owns nothing.
 from __future__ import annotations
 
 from .job import CANCEL, NONE, ONE, SKIP
-from .row import COLLAPSED, SKIPPED, Claim, Row, SlotRecord
+from .row import APPROVER, COLLAPSED, SKIPPED, Claim, Row, SlotRecord
 from .schedule import COUNTED
 from .stage import MANUAL, UNATTENDED
 from .value import replace, value
@@ -156,7 +156,7 @@ def _decide_claimed(row: Row, claim: Claim, due: Due | None, policy: Policy, vie
 def _plan(row: Row, claim: Claim, held: dict[str, Any], due: Due | None, policy: Policy, view: Observation) -> Decision:
     """For a claim whose plan waits for an approval, or is approved and being published. The command is not run again:
     nothing is paid for twice, and the plan that a person looked at is what lands."""
-    if "word" in held:
+    if APPROVER in held:
         here = not held["host"] or held["host"] == view.host  # the machine that has its workspace
         if here and view.room and not _waits(claim, view.now) and _abandoned(claim, view):
             return Decision(claim=replace(claim, id="", at=view.now, grant="", token=0, again_at=0.0))

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         def enter(self, connection: Any, gate: str, mark: Mark) -> GatedTransaction | None:
             """Begin the user's transaction if this mark is the gate's current one; else None, and nothing begins."""
 
-        def standing(self, gate: str) -> dict[str, KeptMark]: ...
+        def marks(self, gate: str) -> dict[str, KeptMark]: ...
         def refusals(self, gate: str) -> list[Refusal]: ...
         def install(self, gate: str, tables: list[str]) -> None: ...
         def remove(self, gate: str, tables: list[str]) -> list[str]: ...
@@ -148,7 +148,7 @@ class Sql:
 
     def standing(self) -> dict[str, KeptMark]:
         """Every mark by lease name."""
-        return self._known_database.standing(self.name)
+        return self._known_database.marks(self.name)
 
     def refusals(self) -> list[Refusal]:
         """The refusals at this gate, the oldest first."""

@@ -101,7 +101,7 @@ class Postgres:
             entered.rollback()
             raise
 
-    def standing(self, gate: str) -> dict[str, KeptMark]:
+    def marks(self, gate: str) -> dict[str, KeptMark]:
         with self._explain_errors(), self._own_connection() as connection:
             return PostgresMarks(connection, gate, None).read() if schema.exists(connection) else {}
 
@@ -139,7 +139,7 @@ class Postgres:
             connection.close()  # rolls back what is not committed
 
     def _statement(self, connection: psycopg.Connection[Any], gate: str, mark: Mark) -> tuple[bytes, bytes]:
-        """BEGIN, the mark for the triggers and the check, in one message, so that the gate adds no round trip.
+        """One message: BEGIN, the check, and the mark, which the triggers read. So the gate adds no round trip.
 
         Returned in two parts: the numbers that differ by transaction go between them.
         """
@@ -197,8 +197,8 @@ class PostgresMarks(SqlMarks):
         before = self.read().get(mark.name)
         if before and self._watch and before.mark.grant != mark.grant:
             self._wait_for_older_holder(before.mark, self._watch)
-        # The holder that is overtaken now may still ask whether its last transaction was committed. Earlier holders
-        # no longer can: their passages are deleted, and `floor` says so.
+        # The holder that is overtaken now may still ask whether its last transaction was committed: its passages (a row
+        # for each transaction) stay. Those below its token, the `floor`, are deleted: a missing one proves nothing.
         floor = before.mark.token if before else 0
         self.connection.execute(
             f"INSERT INTO {schema.SCHEMA}.mark AS m (gate, lease, token, grant_id, store, at, by, floor) "

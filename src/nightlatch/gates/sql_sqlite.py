@@ -116,7 +116,7 @@ class Sqlite:
                 lock.release()
             raise
 
-    def standing(self, gate: str) -> dict[str, KeptMark]:
+    def marks(self, gate: str) -> dict[str, KeptMark]:
         with self._own_connection() as connection, self._explain_errors():
             return SqliteMarks(connection, gate).read() if _exists(connection, "nightlatch_mark") else {}
 

@@ -6,12 +6,13 @@ from .dialects import Dialect
 from .json_text import parsed
 from .requested import ReplyUsage
 
-_USAGE = b'"usage'  # most events have none; in text the quote would be escaped, so this is not text
+_USAGE = b'"usage'  # most events have none; in generated text the quote would be escaped, so a match is a real field
 _LONGEST = 64 << 20  # bytes of one event, or of a reply, that are kept to be read
 
 
 class Events:
-    """Reads the usage in a stream. `feed` returns what goes on to the client."""
+    """Reads the usage in a stream. `feed` returns what goes on to the client; with `drop_ours`, without the usage event
+    that only the gateway asked for."""
 
     def __init__(self, dialect: Dialect, usage: ReplyUsage, *, drop_ours: bool) -> None:
         self._dialect, self._usage, self._drop = dialect, usage, drop_ours

@@ -27,7 +27,7 @@ WHERE job = :job AND parent = '' ORDER BY changed DESC LIMIT :most
 """
 _AMOUNTS = f"SELECT {_UNITS} FROM {{prefix}}run WHERE job = :job AND parent = '' ORDER BY changed DESC LIMIT :most"
 _USD = UNITS["usd"].scale
-_STRIP = """
+_OUTCOMES = """
 SELECT changed, status, elapsed FROM {prefix}run WHERE job = :job AND parent = '' ORDER BY changed DESC LIMIT :most
 """
 _MODELS = "SELECT DISTINCT model FROM {prefix}usage WHERE run = :run AND model <> '' ORDER BY model"
@@ -121,13 +121,13 @@ class History:
             for run, at, status, elapsed, done, *parts in reversed(rows)
         ]  # fmt: skip
 
-    def strip(self, job: str, most: int = 60) -> list[tuple[float, str, float]]:
+    def newest_outcomes(self, job: str, most: int = 60) -> list[tuple[float, str, float]]:
         """(when, status, seconds) of a job's newest runs, the oldest of them first: from the index alone."""
-        return self.strips([job], most)[job]
+        return self.newest_outcomes_of([job], most)[job]
 
-    def strips(self, jobs: Sequence[str], most: int = 60) -> dict[str, list[tuple[float, str, float]]]:
-        """`strip` of each of these jobs."""
-        found = self._tables.read_each(_STRIP, [{"job": job, "most": most} for job in jobs])
+    def newest_outcomes_of(self, jobs: Sequence[str], most: int = 60) -> dict[str, list[tuple[float, str, float]]]:
+        """`newest_outcomes` of each of these jobs."""
+        found = self._tables.read_each(_OUTCOMES, [{"job": job, "most": most} for job in jobs])
         return {
             job: [(at / 1000, status, elapsed / 1000) for at, status, elapsed in reversed(rows)]
             for job, rows in zip(jobs, found, strict=True)

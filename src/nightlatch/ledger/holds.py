@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .tables import Tables
 
 
-EVERYTHING = ""  # in place of a job's name: all jobs of the ledger
+ALL_JOBS = ""  # in place of a job's name: all jobs of the ledger
 LONGEST = 3_600_000  # ms that a call may take: a hold from longer before a period does not count in it
 HELD_UNITS = ("usd", "tokens", "calls")
 FIRST_LAUNCH = 10**12  # number of the first hold for an agent's launch; calls to models have lower ones

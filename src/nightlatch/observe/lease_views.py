@@ -71,7 +71,7 @@ def _view(record: Record) -> LeaseView:
         begun=tuple(
             BegunKey(
                 begun=one,
-                resolve=advice.to("resolve", *typed(one.key, by=("--job", record.name))) if one in left else None,
+                resolve=advice.to("resolve", *typed(one.key, options=("--job", record.name))) if one in left else None,
             )
             for one in record.begun
         ),

@@ -40,7 +40,7 @@ class Shift:
 
     first: Point  # the first run at the new level
     last_usual: Point  # the last run at the usual level before it
-    found: Point  # the run that made the shift certain
+    certain_at: Point  # the run that made the shift certain
     usual: float  # what a run took before the shift
     now: float  # what a run takes since
     over: Point | None = None  # the run that was back at the usual level; None: none was
@@ -210,13 +210,13 @@ class _Detector:
         self._before = self._usual(self._at_level)
         self._shifts.append(self._shift(self._before, self._points[index]))
 
-    def _shift(self, usual: _Usual, found: Point) -> Shift:
+    def _shift(self, usual: _Usual, certain_at: Point) -> Shift:
         first = self._since[0]
         old = self._logs[first] - usual.deviation(first)
         moved_by = median(usual.deviation(each) for each in self._since)
         before = next((each for each in reversed(self._at_level) if not usual.left(usual.deviation(each))), first)
         return Shift(
-            first=self._points[first], last_usual=self._points[before], found=found, usual=exp(old),
+            first=self._points[first], last_usual=self._points[before], certain_at=certain_at, usual=exp(old),
             now=exp(old + moved_by),
         )  # fmt: skip
 
@@ -234,7 +234,7 @@ class _Detector:
             moved_by, first = median(usual.deviation(each) for each in self._since), usual.deviation(self._since[0])
             if len(self._since) > 3 and abs(first - moved_by) > abs(first):
                 self._at_level.append(self._since.pop(0))
-            self._shifts[-1] = self._shift(usual, self._shifts[-1].found)
+            self._shifts[-1] = self._shift(usual, self._shifts[-1].certain_at)
         if len(self._since) >= SETTLED:
             self._settle()
 

@@ -221,7 +221,7 @@ def _job(reader: StoreReader, job: str, runs: list[RunView]) -> NightRow:
 def _in_a_row(reader: StoreReader, run: RunRow) -> int:
     """How many of the job's runs have failed one after another, up to this one."""
     count = 0
-    for at, status, _ in reversed(reader.ledger.history.strip(run.job)):
+    for at, status, _ in reversed(reader.ledger.history.newest_outcomes(run.job)):
         if at > run.changed:
             continue
         if status not in statuses.FAILURES:

@@ -52,9 +52,9 @@ class OpenDecision:
 
     def resolve(self, *outcome: str, whole: bool = False) -> Advice:
         """The command that decides it. `whole`: name the scope even if it is the whole store."""
-        by = ["--batch", self.batch] if self.batch else ["--job", self.job] if self.job else []
-        by += ["--scope", self.scope] if self.scope not in ("", "" if whole else STORE_WIDE) else []
-        return advice.to("resolve", *effects.typed(self.key, *outcome, by=by))
+        options = ["--batch", self.batch] if self.batch else ["--job", self.job] if self.job else []
+        options += ["--scope", self.scope] if self.scope not in ("", "" if whole else STORE_WIDE) else []
+        return advice.to("resolve", *effects.typed(self.key, *outcome, options=options))
 
     def facts(self) -> dict[str, object]:
         """The fields of the JSON output."""

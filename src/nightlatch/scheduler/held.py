@@ -8,6 +8,7 @@ Where each machine has a separate ledger (git), the row decides, and the ledger 
 from __future__ import annotations
 
 from ..core import statuses
+from ..core.row import APPROVER
 from ..core.value import replace
 from ..errors import StoreUnreachable
 from ..runtime.supervisor.publishing.held import discard
@@ -34,13 +35,13 @@ class HeldPlans:
         if self._separate_ledgers:
             self._follow(row)
             return row
-        if row.claim is None or held is None or "word" in held:
+        if row.claim is None or held is None or APPROVER in held:
             return row
         run = self._ledger.run(held["run"])
         if run is None or run.held is not None:
             return row
         if run.approved:
-            return replace(row, claim=replace(row.claim, held={**held, "word": "approved"}))
+            return replace(row, claim=replace(row.claim, held={**held, APPROVER: "approved"}))
         return approval.refused(row, self._store) if run.status == statuses.CANCELLED else row
 
     def _follow(self, row: Row) -> None:

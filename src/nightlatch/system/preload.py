@@ -1,8 +1,8 @@
 """The modules that `lock` and `run` load, in an order in which each finds what it imports already there.
 
 They make up most of what these commands cost. `import` takes locks, asks every finder and looks through folders for
-each of them, to find a path that is known, and reads a file with ten system calls where four do: a third of the time.
-So they are loaded from their paths here.
+each of them, to find a path that is known, and reads a file with ten system calls where four are enough; that is a
+third of the time that loading takes. So they are loaded from their paths here.
 The lists only save time. A module that is missing in them is imported where it is needed, and a test compares them with
 what is imported without them. (`python -X importtime` does not show what is loaded here.)
 """
@@ -19,8 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType
 
-# Parts of a command. A store in SQLite is opened after the warden is forked, which needs little; work follows unless it
-# is already done.
+# Parts of a command. START: until the warden is forked, which needs little. STORE: to open a SQLite store. WORK: unless
+# the work is already done.
 START, STORE, WORK = "start", "store", "work"
 
 # command → part → modules, by folder
@@ -81,7 +81,7 @@ runtime.supervisor.run: went_in output watch attend begin ending attempt
 _PACKAGE = __name__.partition(".")[0]
 _parts: dict[str, str] = {}  # of this process's command, that are not loaded yet
 _TAG = sys.implementation.cache_tag
-_IS_USUAL = bool(_TAG) and not sys.pycache_prefix and not sys.flags.optimize  # where Python keeps what it has compiled
+_PYC_IS_IN_PYCACHE = bool(_TAG) and not sys.pycache_prefix and not sys.flags.optimize  # where Python usually keeps it
 
 
 def begin(command: str) -> None:
@@ -120,11 +120,11 @@ def _module(package: str, name: str, *, is_package: bool = False) -> str:
     file, folders = f"{folder}/{stem}.py", [path] if is_package else None
     loader = SourceFileLoader(whole, file)
     spec = spec_from_file_location(whole, file, loader=loader, submodule_search_locations=folders)
-    if _IS_USUAL:
+    if _PYC_IS_IN_PYCACHE:
         spec.cached = f"{folder}/__pycache__/{stem}.{_TAG}.pyc"
     sys.modules[whole] = module = module_from_spec(spec)
     try:
-        code = (_compiled(file, spec.cached) if _IS_USUAL else None) or loader.get_code(whole)
+        code = (_compiled(file, spec.cached) if _PYC_IS_IN_PYCACHE else None) or loader.get_code(whole)
         assert code
         exec(code, module.__dict__)  # noqa: S102 - as `import` does
     except BaseException:
@@ -135,7 +135,7 @@ def _module(package: str, name: str, *, is_package: bool = False) -> str:
 
 
 def _compiled(file: str, cached: str) -> CodeType | None:
-    """The code that Python has compiled from `file`, as `import` would read it; None if it has to find out more."""
+    """The code that Python has compiled from `file`, as `import` would read it; None if only `import` can tell."""
     try:
         fd = os.open(cached, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

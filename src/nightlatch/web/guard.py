@@ -159,6 +159,6 @@ def _with_headers(response: web.StreamResponse) -> web.StreamResponse:
 
 
 def _is_open(request: web.Request) -> bool:
-    """May the path be read without a session? Only codes and static files may."""
+    """May the path be read without a session? Only the login address of `nightlatch open`, and static files."""
     parts = request.path.lstrip("/").split("/")
     return request.method == "GET" and len(parts) == 3 and parts[1] in ("open", "static")

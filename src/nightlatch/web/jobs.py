@@ -69,7 +69,7 @@ def page(reader: StoreReader, order: str, after: str = "") -> dict[str, Any]:
         found.sort(key=lambda one: (urgency.index(one.look[1]) if one.look[1] in urgency else 9, one.name))
     first = next((place + 1 for place, one in enumerate(found) if one.name == after), 0)
     page_of = found[first : first + _MOST]
-    strips = history.strips([one.name for one in page_of], RUNS)
+    strips = history.newest_outcomes_of([one.name for one in page_of], RUNS)
     shown = [_row(one, rows.get(one.name), strips[one.name], history.zone) for one in page_of]
     return {
         "jobs": shown,

@@ -51,8 +51,8 @@ def gauges(facts: RunFacts) -> list[Gauge]:
     passed = max((facts.now if facts.ended is None else facts.ended) - (facts.started or facts.now), 0.0)
     colour = "" if facts.ended is None else "bad" if facts.status in statuses.FAILURES else "ok"
     share = facts.done / facts.total if facts.total else 0.0
-    pace = (end - facts.started) if end and facts.started else None
-    found = [_gauge("Time", about(passed), passed, facts.timeout, pace, about, colour)]
+    expected = (end - facts.started) if end and facts.started else None
+    found = [_gauge("Time", about(passed), passed, facts.timeout, expected, about, colour)]
     if facts.total:
         shown = f"{count(facts.done)}", f"of {count(facts.total)}"
         label = f"{shown[0]} {shown[1]}"
@@ -69,15 +69,12 @@ def gauges(facts: RunFacts) -> list[Gauge]:
     return found
 
 
-def _gauge(name: str, now: str, amount: float, bound: float | None, pace: float | None, show: Any, kind: str) -> Gauge:
+def _gauge(
+    name: str, now: str, amount: float, bound: float | None, expected: float | None, show: Any, colour: str
+) -> Gauge:
     if not bound:
-        ahead = f"about {show(pace)} in all" if pace else "no bound"
-        return Gauge(name=name, now=now, bound=ahead)
-    label = f"{now} of {show(bound)}" + (f", {show(pace)} at this pace" if pace else "")
-    kind = "bad" if amount > bound else "wait" if pace and pace > bound else kind
-    return Gauge(
-        name=name,
-        now=now,
-        bound=f"of {show(bound)}",
-        meter=svg.meter(amount / bound, kind, pace / bound if pace else None, label),
-    )
+        return Gauge(name=name, now=now, bound=f"about {show(expected)} in all" if expected else "no bound")
+    label = f"{now} of {show(bound)}" + (f", {show(expected)} at this pace" if expected else "")
+    colour = "bad" if amount > bound else "wait" if expected and expected > bound else colour
+    meter = svg.meter(amount / bound, colour, expected / bound if expected else None, label)
+    return Gauge(name=name, now=now, bound=f"of {show(bound)}", meter=meter)

@@ -135,7 +135,7 @@ def _looked_up(reader: StoreReader, settings: AlertSettings, job: str, entries: 
     runs = {entry.facts.get("run") for entry in ended if entry.facts.get("status") == statuses.SUCCEEDED}
     if runs and settings.routes(job, CHANGED):
         for change in job_changes(reader, job).current:
-            if change.shift.found.run in runs:
+            if change.shift.certain_at.run in runs:
                 what = f"{change.what} {figures.times(change.shift.factor)} the usual"
                 facts = ", ".join(one.fact for one in change.differences) or "none of the recorded facts"
                 id_ = f"{job_chain(job)}:{change.shift.first.run}:{change.what}:{CHANGED}"

@@ -18,6 +18,7 @@ from .. import run_facts
 from ..reader import StoreReader
 from .rules import DIGEST, RECOVERED, RULES, TEST
 
+URGENT = 1  # the highest `worst` of failures, and of what a person has to decide
 _SHOWN = 10  # alerts of a message; the others are only counted
 _LONGEST = 300  # characters of a reported text
 _DEFANGED = str.maketrans({
@@ -48,7 +49,7 @@ class Outgoing:
     id: str
     subject: str
     text: str
-    worst: int
+    worst: int  # that of its most urgent alert: 0 is the most urgent
     alerts: tuple[ShownAlert, ...]
     page: str = ""
 

@@ -43,13 +43,8 @@ CHANGED = _rule("changed", 3, "has left its usual level", "money, tokens, time o
                 at_once=True)  # fmt: skip
 REFUSED = _rule("refused", 4, "stale write refused", "a holder that was overtaken tried to write", at_once=True)
 UNDELIVERED = _rule("undelivered", 2, "alert undelivered", "a message could not be delivered", at_once=True)
-REMINDER = _rule(
-    "reminder",
-    3,
-    "is still wrong",
-    "an alert was sent, and the problem persists: repeated every `remind`",
-    at_once=True,
-)
+REMINDER = _rule("reminder", 3, "is still wrong",
+                 "an alert was sent, and the problem persists: repeated every `remind`", at_once=True)  # fmt: skip
 RECOVERED = _rule("recovered", 5, "recovered", "an alert was sent, and the problem is over", at_once=True)
 DIGEST = _rule("digest", 5, "the night", "the morning report, at `digest`", at_once=True)
 TEST = _rule("test", 5, "test", "`nightlatch alerts test`", at_once=True)

@@ -13,7 +13,7 @@ from ..reader import StoreReader
 from . import collect
 from .message import build
 from .rules import TEST
-from .rules import UNDELIVERED as NOT_DELIVERED
+from .rules import UNDELIVERED as UNDELIVERED_RULE
 from .settings import GROUP, AlertSettings
 from .transports import TRANSPORTS, Refused, SendFailed
 
@@ -22,9 +22,8 @@ MANY = 10  # more alerts than this in one message are a storm
 _CLAIM = 60.0  # seconds that a message is claimed for one try
 _PAUSES = (2.0, 5.0, 10.0, 20.0, 30.0)  # seconds between two tries; then always the last
 _GIVE_UP = 3 * 86400.0  # seconds
-_FEW = 20  # tries before a message is given up, even if the clock was set forward by days
+_LEAST_TRIES = 20  # a message is not given up before that, however far the clock was set forward
 LONGEST = 45.0  # seconds for a try, whatever the receiver does; less than _CLAIM
-
 
 _trying: dict[str, Thread] = {}  # the newest try of each transport
 
@@ -64,7 +63,7 @@ class Sender:
         try:
             send(self._reader, self.settings, message.transport, message.id, alerts)
         except SendFailed as failed:
-            if message.tries < _FEW or clock.wall() - message.made < _GIVE_UP:
+            if message.tries < _LEAST_TRIES or clock.wall() - message.made < _GIVE_UP:
                 pause = _PAUSES[min(message.tries, len(_PAUSES)) - 1]
                 self._ledger.outbox.settle(message, WAITS, pause=pause, reason=str(failed))
             else:
@@ -78,12 +77,12 @@ class Sender:
         """Record it for the first screen, and send an alert about it by the other transports."""
         if not self._ledger.outbox.settle(message, UNDELIVERED, reason=why):
             return
-        if all(alert.rule == NOT_DELIVERED for alert in self._ledger.outbox.alerts(message.id)):
+        if all(alert.rule == UNDELIVERED_RULE for alert in self._ledger.outbox.alerts(message.id)):
             return  # else two transports that both refuse would report each other for ever
         others = [name for name in self.settings.transports if name != message.transport]
-        id_ = f"{message.id}:{NOT_DELIVERED}"
+        id_ = f"{message.id}:{UNDELIVERED_RULE}"
         detail = f"a message by {message.transport} could not be delivered: {why}"
-        found = collect.alerts(self.settings, id_, NOT_DELIVERED, "", clock.wall(), detail=detail)
+        found = collect.alerts(self.settings, id_, UNDELIVERED_RULE, "", clock.wall(), detail=detail)
         self._ledger.outbox.put([alert for alert in found if alert.transport in others])
 
 
@@ -101,7 +100,7 @@ def send(reader: StoreReader | None, settings: AlertSettings, transport: str, id
         except Exception as error:  # noqa: BLE001 - whatever an optional package raises
             found.append(SendFailed(f"{type(error).__name__}: {error}"))
 
-    # In a thread, for a deadline of the whole try: a receiver that sends a byte at a time times out no single read.
+    # In a thread, for a deadline of the whole try: if a receiver sends a byte now and then, no read ever times out.
     before = _trying.get(transport)
     if before and before.is_alive():
         raise SendFailed("the previous try has not ended")

@@ -210,7 +210,8 @@ def doubt_message(effect: Effect, more: str = "") -> str:
 def hint(scope: str, key: str) -> str:
     """The command that decides an effect in doubt. (Not written as done|failed: a shell would make a pipe of it.)"""
     scoped = () if scope == rules.STORE_WIDE else ("--scope", scope)
-    return f"{advice.command('resolve', *rules.typed(key, 'done', by=scoped))} (or failed, or again, in place of done)"
+    done = advice.command("resolve", *rules.typed(key, "done", options=scoped))
+    return f"{done} (or failed, or again, in place of done)"
 
 
 def resolve(

@@ -32,7 +32,7 @@ class Takeovers(StoreCase):
         raises(Busy, self.take, name)
         assert self.record(name).grant == grant
 
-    def test_a_lapsed_lease_is_not_taken_over_a_grant_that_was_not_seen(self) -> None:
+    def test_a_challenger_that_saw_an_older_grant_does_not_get_a_lapsed_lease(self) -> None:
         name, earlier, _ = self.held()
         self.store.release(name, earlier)
         grant, _ = self.take(name, ttl=self.ttl)

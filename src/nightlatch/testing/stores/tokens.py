@@ -62,7 +62,7 @@ class Tokens(StoreCase):
         assert (record.token, record.grant) == (raised, grant), "the holder has the raised token, and still its lease"
         assert self.store.acquire(name, grant, record.holder, LONG).token == raised
 
-    def test_a_raise_above_a_lower_token_rises_all_the_same(self) -> None:
+    def test_raising_above_a_lower_number_still_raises_the_token(self) -> None:
         name, grant, granted = self.held()
         assert self.store.raise_token(name, 1, grant) > granted.token
         self.store.release(name, grant)

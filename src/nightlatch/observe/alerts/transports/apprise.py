@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....system import extras
-from ..message import Outgoing
+from ..message import URGENT, Outgoing
 from ..settings import revealed
 from . import Refused, SendFailed
 
@@ -20,8 +20,8 @@ def send(settings: dict[str, Any], message: Outgoing) -> None:
     for url in urls.split() if isinstance(urls, str) else urls:
         if not services.add(str(url)):
             raise Refused("one of the urls is not understood by apprise")
-    kind = apprise.NotifyType.FAILURE if message.worst <= 1 else apprise.NotifyType.INFO
-    # As text: a service that has markup escapes it.
+    kind = apprise.NotifyType.FAILURE if message.worst <= URGENT else apprise.NotifyType.INFO
+    # As plain text: services with markup then escape it.
     if not services.notify(
         body=message.text, title=message.subject, notify_type=kind, body_format=apprise.NotifyFormat.TEXT
     ):

@@ -45,7 +45,7 @@ class Summary:
         lines += _listed("done once, though their key occurs more than once", self.duplicates, self.doubled)
         lines += _listed("ended, but not recorded: in doubt for the next start", self.unrecorded)
         if self.waiting:
-            words = effects.typed(self.waiting[0][0], "done", by=("--batch", self.name))
+            words = effects.typed(self.waiting[0][0], "done", options=("--batch", self.name))
             lines.append(f"  look, then: {advice.command('resolve', *words)}   (or failed, or again)")
             if len(self.waiting) > 1:
                 every = advice.command("resolve", "--all", "done", "--batch", self.name)

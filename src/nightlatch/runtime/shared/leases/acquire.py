@@ -33,8 +33,8 @@ def acquire(
     """
     if tree.DRY_RUN in os.environ:
         raise UsageError(
-            f"{name} is not taken: this is a dry-run ({tree.DRY_RUN} is set), which takes no lease. Put work that "
-            f"needs one into an effect of the job"
+            f"the lease {name} was not acquired: this is a dry-run ({tree.DRY_RUN} is set), which takes no lease. Put "
+            f"work that needs one into an effect of the job"
         )
     more: dict[str, Any] = ({"begin": begin} if begin else {}) | ({"lazy": True} if lazy else {})
     started = clock.now()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ....core.units import UNITS
 from ....core.value import replace
-from ....ledger.holds import EVERYTHING, FIRST_LAUNCH, HOLD, SETTLED, Hold
+from ....ledger.holds import ALL_JOBS, FIRST_LAUNCH, HOLD, SETTLED, Hold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Allowances:
         self._take_over()
         caps = [cap for cap in self._spending.caps if cap.unit in CAPPED]
         shared = [(self._writer.run.job, cap) for cap in caps if cap.period != "run"]
-        shared += [(EVERYTHING, cap) for cap in self._spending.everything if cap.unit in CAPPED]
+        shared += [(ALL_JOBS, cap) for cap in self._spending.caps_of_all_jobs if cap.unit in CAPPED]
         of_item = [(cap, item_used.get(cap.unit, 0.0)) for cap in item_caps if cap.unit in CAPPED]
         of_run = [(cap, self._used.get(cap.unit, 0.0) + self._spending.before(cap.unit, "run") + self._held(cap.unit))
                   for cap in caps if cap.period == "run"]  # fmt: skip

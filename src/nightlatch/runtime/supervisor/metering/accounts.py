@@ -18,7 +18,7 @@ from ....ledger.holds import Hold
 from ....system import clock
 from ...shared import call_slots
 from .book import Book, InFlight
-from .caps import Caps, explained, parts
+from .caps import Caps, explained, in_smallest_units
 from .left_calls import LeftCalls, names_of, self_granted
 
 TYPE_CHECKING = False
@@ -53,8 +53,8 @@ class Accounts:
         self._spending, self._lease = spending, lease
         self._ledger, self._writer, self._run = ledger, writer, writer.run
         before = spending.before
-        taken = {unit: parts(unit, before(unit, "run")) for unit in METERED}  # by earlier attempts of the run
-        taken["usd"] += parts("doubt", before("doubt", "run"))
+        taken = {unit: in_smallest_units(unit, before(unit, "run")) for unit in METERED}  # by earlier attempts
+        taken["usd"] += in_smallest_units("doubt", before("doubt", "run"))
         self._book = Book(writer, ledger.holds, taken, used)
         self._caps = Caps(spending, item_caps, self._book, self._run.job)
         self._folder = folder
@@ -66,11 +66,11 @@ class Accounts:
         self.called = False  # the gateway has answered a client
         self.has_login = False  # a client has used its own login, not a key that we know
         self.refusals = 0
-        self.ignored_refusals = 0  # refused calls that began after the first refusal
+        self.ignored_refusals = 0  # refused calls that a client began although one had been refused before
         self.refused_at = 0.0
         self.refused = ""  # why the first call was refused, for people
-        self.unpriced = ""  # why the first call was refused for another reason than a cap
-        self.is_capped = bool(self._caps.of_job or self._caps.of_items or self._caps.of_everything)
+        self.refused_otherwise = ""  # the first reason other than a cap for which a call was refused
+        self.is_capped = bool(self._caps.of_job or self._caps.of_items or self._caps.of_all_jobs)
         self._known_caps = self._caps.of_job
         self._room_is_stale = False
         self._recover()
@@ -139,7 +139,7 @@ class Accounts:
             self.serve()
 
     def _do_refused(self, message: dict[str, Any]) -> None:
-        self.unpriced = self.unpriced or str(message["why"])
+        self.refused_otherwise = self.refused_otherwise or str(message["why"])
 
     def _refuse(self, why: str, at: float) -> None:
         self.refusals += 1
@@ -170,7 +170,7 @@ class Accounts:
             if answer is None:
                 self._serve_at = clock.now() + _AGAIN  # other runs may settle calls, and people raise budgets
                 return
-            if "refused" in answer and not message.get("again"):
+            if "refused" in answer and not message.get("again"):  # again: it will ask for less, so this is not final
                 self._refuse(f"the budget {answer['cap']} is spent: {answer['refused']}", message["at"])
                 answer["refused"] = f"the budget is spent: {answer['refused']}"
             self._waiting.popleft()
@@ -215,7 +215,7 @@ class Accounts:
             if short and self._book.in_flight and self._caps.fits_later(call, left):
                 not_held["answer"] = None
             elif (output is None or is_lowered(call, output)) and not call.counted:
-                not_held["answer"] = {"count": True}
+                not_held["answer"] = {"count": True}  # the vendor counts its tokens first; then it is decided again
             elif output is None:
                 not_held["answer"] = {"refused": explained(call, left), "cap": str(binding)}
             else:

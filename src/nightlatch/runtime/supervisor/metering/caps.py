@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ....core.metering.call import fit
 from ....core.units import METERED, UNITS
-from ....ledger.holds import EVERYTHING
+from ....ledger.holds import ALL_JOBS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from ..run.spending import Spending
     from .book import Book
 
-    Shared = tuple[str, str, str]  # job (or EVERYTHING), period, unit
+    Shared = tuple[str, str, str]  # job (or ALL_JOBS), period, unit
 
 
 class Caps:
-    """The caps in units that the gateway counts. Amounts are integers, in the smallest parts of their unit."""
+    """The caps in units that the gateway counts. Amounts are integers: `in_smallest_units`."""
 
     def __init__(self, spending: Spending, of_items: Iterable[Cap], book: Book, job: str) -> None:
         self._spending, self._book, self._job = spending, book, job
         self.of_items = [cap for cap in of_items if cap.unit in METERED]
-        self.of_everything = [cap for cap in spending.everything if cap.unit in METERED]
+        self.of_all_jobs = [cap for cap in spending.caps_of_all_jobs if cap.unit in METERED]
 
     @property
     def of_job(self) -> list[Cap]:
@@ -35,7 +35,7 @@ class Caps:
     def shared(self) -> list[Shared]:
         """The caps against which other runs count too."""
         mine = [(self._job, cap.period, cap.unit) for cap in self.of_job if cap.period != "run"]
-        return mine + [(EVERYTHING, cap.period, cap.unit) for cap in self.of_everything]
+        return mine + [(ALL_JOBS, cap.period, cap.unit) for cap in self.of_all_jobs]
 
     def left(self, item: str, taken: dict[Shared, int]) -> tuple[dict[str, int], Cap | None]:
         """What all caps together leave of each unit; and the cap of which the smallest part is left. `taken`: what is
@@ -43,9 +43,9 @@ class Caps:
         left: dict[str, int] = {}
         binding: tuple[float, Cap] | None = None
         for cap, used in self._used(item, taken):
-            rest = parts(cap.unit, cap.amount) - used
+            rest = in_smallest_units(cap.unit, cap.amount) - used
             left[cap.unit] = min(left.get(cap.unit, rest), rest)
-            part = rest / max(parts(cap.unit, cap.amount), 1)
+            part = rest / max(in_smallest_units(cap.unit, cap.amount), 1)
             if binding is None or part < binding[0]:
                 binding = part, cap
         return left, binding[1] if binding else None
@@ -58,8 +58,8 @@ class Caps:
                 elsewhere = self._spending.elsewhere
                 doubt = elsewhere("doubt", cap.period) if cap.unit == "usd" else 0
                 yield cap, taken[self._job, cap.period, cap.unit] + elsewhere(cap.unit, cap.period) + doubt
-        for cap in self.of_everything:
-            yield cap, taken[EVERYTHING, cap.period, cap.unit]
+        for cap in self.of_all_jobs:
+            yield cap, taken[ALL_JOBS, cap.period, cap.unit]
         for cap in self.of_items if item else ():
             yield cap, self._book.taken_by(item, cap.unit)
 
@@ -78,7 +78,7 @@ def explained(call: Call, left: dict[str, int]) -> str:
     return f"{', '.join(rests)}, and a call may take {', '.join(needed)}"
 
 
-def parts(unit: str, amount: float) -> int:
+def in_smallest_units(unit: str, amount: float) -> int:
     return round(amount * UNITS[unit].scale)
 
 

@@ -192,8 +192,8 @@ class GatewayProcess:
         accounts = self._accounts
         if accounts.refused:
             reported.refused = reported.unmetered = f"{accounts.refused} ({accounts.refusals} refused)"
-        elif accounts.unpriced:
-            reported.failure = reported.failure or accounts.unpriced
+        elif accounts.refused_otherwise:
+            reported.failure = reported.failure or accounts.refused_otherwise
             reported.unmetered = accounts.unpriced
         elif accounts.has_login:
             reported.unmetered = "metered at list price: the client uses its own login"

@@ -1,10 +1,11 @@
-"""A claim that waits for an approval, in the job's row: approved, refused or expired, and ended."""
+"""A claim that waits for an approval, in the job's row: approved, refused or expired, and ended. Where each
+machine has its own ledger (`store.lists_begun`), the row decides, since all of them share it."""
 
 from __future__ import annotations
 
 from ....core import advice, slots, statuses
 from ....core import stage as stages
-from ....core.row import RAN, SKIPPED, SlotRecord
+from ....core.row import APPROVER, RAN, SKIPPED, SlotRecord
 from ....core.schedule import name_of
 from ....core.stage import End
 from ....core.value import replace
@@ -30,8 +31,8 @@ def end_claim(
     configured: str,
 ) -> Row:  # fmt: skip
     """The row with the claim ended, its slot's outcome recorded, and its end counted."""
-    # A record that names a run is never struck out. One without a run gets the row's era, not the claim's, so that a
-    # set-back before this end does not strike it out.
+    # When a row is set back to an earlier time, later records of older eras no longer count, unless they name a run.
+    # A record without a run gets the row's era, not the claim's: it is newer than any set-back since the claim.
     record = SlotRecord(
         first=claim.slot, last=claim.slot, outcome=RAN if ran else SKIPPED, reason=reason, run=run, host=host, at=now,
         era=claim.era if ran or run else row.era,
@@ -55,15 +56,15 @@ def refused(row: Row, store: Store) -> Row:
     )  # fmt: skip
 
 
-def refuse(store: Store, ledger: Ledger, run: RunRow, *, approved: bool = True) -> bool:
-    """Record in the row that the plan of this run is refused. False if the row does not hold that plan; with
-    `approved=False`, also if somebody has approved it."""
+def refuse(store: Store, ledger: Ledger, run: RunRow, *, even_if_approved: bool = True) -> bool:
+    """Record in the row that the plan of this run is refused. False if the row does not hold that plan, or
+    somebody has approved it and it is not to be refused `even_if_approved`."""
     while True:
         row = read_row(store, run.job)
         claim = held_claim(row, run, store)
         if row is None or claim is None or not claim.held:
             return False
-        if not approved and "word" in claim.held:
+        if not even_if_approved and APPROVER in claim.held:
             return False
         if move_row(store, ledger, row, refused(replace(row, claim=claim), store)):
             return True
@@ -72,7 +73,7 @@ def refuse(store: Store, ledger: Ledger, run: RunRow, *, approved: bool = True) 
 def cancel(store: Store, ledger: Ledger, run: RunRow, request: Callable[[], RunRow]) -> RunRow:
     """Cancel a run for a person: `request` does it, and returns the run. If a plan of the run waits, it is refused and
     its workspace removed. Raises `RunEnded` if somebody has just approved the plan."""
-    if run.held is not None and store.lists_begun and not refuse(store, ledger, run, approved=False):
+    if run.held is not None and store.lists_begun and not refuse(store, ledger, run, even_if_approved=False):
         raise RunEnded(f"run {run.id} of {run.job} has just been approved", run)
     cancelled = request()
     if (run.held is not None or run.approved) and cancelled.status == statuses.CANCELLED:
@@ -84,8 +85,8 @@ def cancel(store: Store, ledger: Ledger, run: RunRow, request: Callable[[], RunR
 
 
 def held_claim(row: Row | None, run: RunRow, store: Store) -> Claim | None:
-    """The row's claim, if it is this run's and waits for an approval. A supervisor that was killed when the ledger had
-    the plan and the row did not leaves a claim without `held`: it is added to the returned claim."""
+    """The row's claim, if it is this run's and waits for an approval. If a supervisor was killed after the plan was in
+    the ledger and before it was in the row, the claim has no `held`; the returned claim has it added."""
     claim = row.claim if row else None
     if claim is None or not claim.is_open:
         return None
@@ -102,7 +103,7 @@ def approver_of(store: Store, run: RunRow) -> str:
     approval is in the row first, and a process that is killed then does not record it in the ledger."""
     claim = held_claim(read_row(store, run.job), run, store) if store.lists_begun else None
     held = claim.held if claim else None
-    return str(held.get("word", "")) if held and held["head"] == run.head else ""
+    return str(held.get(APPROVER, "")) if held and held["head"] == run.head else ""
 
 
 def plan_facts(run: RunRow, store: Store, *, clean: bool = False) -> dict[str, Any]:
@@ -119,8 +120,8 @@ def leave_approval(store: Store, ledger: Ledger, run: RunRow, by: str) -> None:
         claim = held_claim(row, run, store)
         if row is None or claim is None or not claim.held:
             return
-        if "word" in claim.held or move_row(
-            store, ledger, row, replace(row, claim=replace(claim, held={**claim.held, "word": by}))
+        if APPROVER in claim.held or move_row(
+            store, ledger, row, replace(row, claim=replace(claim, held={**claim.held, APPROVER: by}))
         ):
             return
 
@@ -143,7 +144,7 @@ def take_over(store: Store, ledger: Ledger, run: RunRow, by: str) -> str:
             raise Busy(f"run {run.id} of {run.job} is being worked on by {record.holder}", record)
         new = replace(
             claim, id=identity.new_id(), by=identity.host(), at=store.clock(), grant="", token=0, again_at=0.0,
-            held={**claim.held, "word": claim.held.get("word") or by},
+            held={**claim.held, APPROVER: claim.held.get(APPROVER) or by},
         )  # fmt: skip
         if move_row(store, ledger, row, replace(row, claim=new)):
             return new.id

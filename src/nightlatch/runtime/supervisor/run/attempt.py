@@ -255,7 +255,7 @@ class SealedAttempt:
     def _mark_done(self) -> None:
         # The end of a claim flushes the key. If the power fails before that, the ledger, where the run has succeeded,
         # keeps it from being done again.
-        lazy: dict[str, Any] = {"lazy": True} if self.start.is_lazy else {}
+        lazy: dict[str, Any] = {"lazy": True} if self.start.may_write_lazily else {}
         self.store.settle(self.lease.name, self.lease.grant, self.job.name, self.run.key, value=self.run.id, **lazy)
 
     def _pause(self, status: str, exit_code: int) -> float | None:

@@ -26,8 +26,8 @@ def open_run(start: Pipeline, key: str, *, lazy: bool = False) -> RunRow:
     """The run, pending; or as it is, if it may not be opened. `lazy`: the seal follows, and puts it on the disk."""
     job = start.job
     _read_environment(start)
-    if start.after:  # a run that was ended meanwhile is not opened again
-        return start.ledger.run(start.after.id) or start.after
+    if start.previous_try:  # a run that was ended meanwhile is not opened again
+        return start.ledger.run(start.previous_try.id) or start.previous_try
     return start.ledger.open_run(
         job.name, key, slot=job.due, command=start.hidden.text(job.target.shown), definition=definition(job),
         host=start.host, again=job.again, new=start.known is None, lazy=lazy,
@@ -108,11 +108,11 @@ def _read_environment(start: Pipeline) -> None:
 
 def _held_back(start: Pipeline, run: RunRow) -> Verdict | None:
     """The verdict if no further try is made; raises `Busy` if none may be made now."""
-    if not start.after and run.status != statuses.WAITING:
+    if not start.previous_try and run.status != statuses.WAITING:
         return None
     from . import waiting
 
-    if start.after and waiting.moved_on(start.after, run):
+    if start.previous_try and waiting.moved_on(start.previous_try, run):
         return start.conclude(run, waiting.outcome(run))
     if run.status == statuses.WAITING and run.cancel:
         ended = waiting.cancel(run, start.ledger)

@@ -14,6 +14,7 @@ from ....core import slots, statuses
 from ....core import stage as stages
 from ....core.job import CANCEL, SKIP
 from ....core.retry import GAVE_UP, STARTS
+from ....core.row import APPROVER
 from ....core.schedule import name_of
 from ....core.stage import End
 from ....core.value import replace
@@ -113,11 +114,11 @@ class Claimed:
         """What was approved: the run's writes or its start; "": nothing."""
         row = read_row(store, self.job.name)
         held = row.claim.held if row and row.claim else None
-        return str(held["what"]) if held and "word" in held else ""
+        return str(held["what"]) if held and APPROVER in held else ""
 
     def _holds(self, row: Row, claim: Claim) -> str:
         """What the run holds back until it is approved: its writes, its start or nothing."""
-        if claim.held and "word" in claim.held:
+        if claim.held and APPROVER in claim.held:
             return stages.NOTHING
         return stages.held_back(stages.of(row, self.job.stage), self.job.holds)
 

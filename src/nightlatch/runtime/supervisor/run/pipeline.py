@@ -41,10 +41,10 @@ class Pipeline(Preflight):
         job: Job,
         store: str | None,
         checkpoints: Checkpoints | None = None,
-        after: RunRow | None = None,
+        previous_try: RunRow | None = None,
         claim: Claimed | None = None,
     ) -> None:
-        super().__init__(job, store, after)
+        super().__init__(job, store, previous_try)
         self.checkpoints, self.claim = checkpoints, claim
         self.delivery: Delivery | None = None
         self.attempt: SealedAttempt | None = None
@@ -92,7 +92,7 @@ class Pipeline(Preflight):
         return verdict
 
     def _conclude_held(self, known: RunRow) -> Verdict:
-        """A slot's claim records that the run waits for an approval; to start such a run by hand is an error."""
+        """For a claimed slot, a run that waits for an approval ends this start normally; by hand, it is an error."""
         return self.conclude(known, exits.DONE) if self.claim else super()._conclude_held(known)
 
     def _run_claimed(self) -> Verdict:
@@ -130,7 +130,7 @@ class Pipeline(Preflight):
         """The verdict of a run that has ended and that a schedule does not try again."""
         known = self.known
         publishes = known is not None and self.only_publishes(known)
-        if not self.claim or not self.claim.closed_by(known, publishes) or not known or self.after:
+        if not self.claim or not self.claim.closed_by(known, publishes) or not known or self.previous_try:
             return None
         return self.conclude(known, statuses.exit_code(known.status, known.exit_code))
 
@@ -157,13 +157,13 @@ class Pipeline(Preflight):
             gates=self.delivery.publication.gates if self.delivery else (),
             # A batch keeps its own record of which machine began it.
             begin=self._entry(key) if self.lists_begun else None,
-            # The claim is begun next: that move is on the disk, and the grant with it, before the ledger is sealed.
-            lazy=self.is_lazy,
+            # Not flushed by itself: beginning the claim, the store's next write, does that before the ledger is sealed.
+            lazy=self.may_write_lazily,
         )
 
     @property
-    def is_lazy(self) -> bool:
-        """Does the next move of the claim flush what the store is told before it?"""
+    def may_write_lazily(self) -> bool:
+        """May a write to the store stay unflushed, because the claim's next move flushes it too?"""
         return self.claim is not None and getattr(self.store, "may_be_lazy", False)
 
     @property
@@ -192,7 +192,7 @@ class Pipeline(Preflight):
         writer = seal(self, lease, key)
         if isinstance(writer, verdicts.Verdict):
             return writer
-        lease.ended.clear()  # from here on the work may act: only its end takes the key off the list
+        lease.ended.clear()  # the work may act now: until it ends, a release leaves the key on the list of begun keys
         self.attempt = SealedAttempt(self, lease, writer, self.number)
         return self.conclude(*self.attempt.make())
 

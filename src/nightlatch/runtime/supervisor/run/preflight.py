@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 class Preflight:
     """A job with its store, its ledger and what it has spent."""
 
-    def __init__(self, job: Job, store: str | None, after: RunRow | None = None) -> None:
-        """`after`: the run as the try before this one left it, if this process made that try."""
-        self.job, self.where, self.after = job, url.resolve(store), after
+    def __init__(self, job: Job, store: str | None, previous_try: RunRow | None = None) -> None:
+        """`previous_try`: the run as the try before this one left it, if this process made that try."""
+        self.job, self.where, self.previous_try = job, url.resolve(store), previous_try
         self.host, self.reported = identity.host(), Reported()
         self.known: RunRow | None = None  # the key's run, as `look` has found it
         # A large database driver is loaded after the warden is forked, which does not need it.
@@ -64,7 +64,7 @@ class Preflight:
         """The key to work on; or the verdict, when there is nothing to do."""
         if self.large:
             self._open_store()
-        key = self.after.key if self.after else self.job.key or self._key_by_hand()
+        key = self.previous_try.key if self.previous_try else self.job.key or self._key_by_hand()
         done = None if self.job.again else self.store.look(self.job.name, key)
         known = self.ledger.find(self.job.name, key)
         if known and statuses.needs_person(known.status) and (decided := self._decision(known)):
@@ -106,7 +106,7 @@ class Preflight:
             from ..metering import environment
 
             variables = {**os.environ, **dict(self.job.env)}
-            environment.check((*self.job.budget, *self.spending.everything), variables, self.job.command)
+            environment.check((*self.job.budget, *self.spending.caps_of_all_jobs), variables, self.job.command)
         return key
 
     def _decision(self, known: RunRow) -> tuple[str, str] | None:
@@ -133,7 +133,7 @@ class Preflight:
     def _given_up(self, known: RunRow) -> Verdict | None:
         """The verdict of a slot's run that has had all its attempts, else None: a cron line that fires every quarter of
         an hour would try for ever. Work goes on with the next slot."""
-        if self.job.again or self.after or known.status not in statuses.AGAIN or not self.is_spent(known):
+        if self.job.again or self.previous_try or known.status not in statuses.AGAIN or not self.is_spent(known):
             return None
         attempts = self.ledger.attempts_since_retry(known)
         reason = f"{attempts} attempts were made at this slot; allow another: {advice.command('retry', known.id)}"
@@ -148,7 +148,7 @@ class Preflight:
     def check_due(self, run: RunRow) -> None:
         """Raise `Busy` while the next try of a waiting run is not due. Between our own tries we have already
         waited, by a clock that cannot be set."""
-        if self.after or retry.is_due(run.due, now := self.ledger.clock()):
+        if self.previous_try or retry.is_due(run.due, now := self.ledger.clock()):
             return
         left = duration.show(int((run.due or now) - now) + 1)
         raise Busy(

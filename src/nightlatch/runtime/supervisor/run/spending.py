@@ -10,7 +10,7 @@ from ....core.job import metering_of
 from ....core.units import UNITS
 from ....errors import OverBudget, StoreUnreachable
 
-EVERYTHING = ""  # in place of a job: all jobs of the ledger
+ALL_JOBS = ""  # in place of a job: all jobs of the ledger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Spending:
             self.days = SharedDays(job, store, ledger)
         self._job, self._declared, self._ledger, self._reported = job.name, job.budget, ledger, reported
         self.caps = job.budget  # a person may change them while the run goes on
-        self.everything = of_all_jobs(job.file)
+        self.caps_of_all_jobs = of_all_jobs(job.file)
         self._last_known: dict[tuple[str, str], float] = {}  # the ledger's last answers, for when it is unreachable
         self._earlier: dict[str, float] = {}  # used by earlier attempts of the run
         self._run: RunRow | None = None  # once this attempt has begun
@@ -47,7 +47,7 @@ class Spending:
 
     def metered_by(self, job: Job) -> str:
         """Where the job's usage figures come from."""
-        return job.meter or metering_of((*self.caps, *self.everything))
+        return job.meter or metering_of((*self.caps, *self.caps_of_all_jobs))
 
     def refresh(self, run: str) -> None:
         """Take over the budget that a person has set for the run meanwhile."""
@@ -73,8 +73,8 @@ class Spending:
                 f"{self._job} is not started: its budget {cap} is spent. "
                 f"It may start again {until}with a higher --budget"
             )
-        for cap in self.everything:
-            if self._ledger.holds.taken(EVERYTHING, cap.period, cap.unit) >= cap.amount * UNITS[cap.unit].scale:
+        for cap in self.caps_of_all_jobs:
+            if self._ledger.holds.taken(ALL_JOBS, cap.period, cap.unit) >= cap.amount * UNITS[cap.unit].scale:
                 raise OverBudget(
                     f"{self._job} is not started: the budget of all jobs together, {cap}, is spent. It may start again "
                     f"when the {cap.period} is over, or with a higher NIGHTLATCH_BUDGET"
@@ -111,6 +111,7 @@ class Spending:
 
 def of_all_jobs(file: str) -> tuple[Cap, ...]:
     """Caps for all jobs together: from NIGHTLATCH_BUDGET, else from nightlatch.toml."""
-    text = os.environ.get("NIGHTLATCH_BUDGET", "")
-    found: tuple[Cap, ...] = budget.everything(text) if text else place.settings(file, "budget").get("budget", ())
+    if text := os.environ.get("NIGHTLATCH_BUDGET", ""):
+        return budget.parse_for_all_jobs(text)
+    found: tuple[Cap, ...] = place.settings(file, "budget").get("budget", ())
     return found

@@ -40,14 +40,14 @@ def run(
 
     `report` gets the verdict of every try that is followed by another. `claim`: the id of the claim that this is for.
     """
-    after: RunRow | None = None
+    previous_try: RunRow | None = None
     claimed: Claimed | None = None
     if claim:
         from .claim import Claimed
 
         claimed = Claimed(job, claim)
     while True:
-        verdict, signals = _one_try(job, store, checkpoints, after, claimed)
+        verdict, signals = _one_try(job, store, checkpoints, previous_try, claimed)
         if not signals:
             return verdict
         report(verdict)
@@ -58,18 +58,18 @@ def run(
             if claimed:
                 claimed.settle_here(store, found)
             return found
-        after = found
+        previous_try = found
 
 
 def _one_try(
-    job: Job, store: str | None, checkpoints: Checkpoints | None, after: RunRow | None, claim: Claimed | None
+    job: Job, store: str | None, checkpoints: Checkpoints | None, previous_try: RunRow | None, claim: Claimed | None
 ) -> tuple[Verdict, Signals | None]:
-    """Returns the verdict and, if another try follows, the `Signals` that collect what arrives until then. `after`: the
-    run that the last try left waiting."""
+    """Returns the verdict and, if another try follows, the `Signals` that collect what arrives until then.
+    `previous_try`: the run as the last try left it, waiting."""
     number = 0
     while True:
         number += 1
-        pipeline = Pipeline(job, store, checkpoints, after, claim)
+        pipeline = Pipeline(job, store, checkpoints, previous_try, claim)
         try:
             verdict = pipeline.go()
         except (Busy, OverBudget) as why:
