@@ -18,9 +18,9 @@ from .reading import open_reader
 
 _PURPOSE = f"""\
 Show what runs have used ({", ".join(CAPPED)}, and doubt: usd that may have been spent) by job, or by any of
-{", ".join(BY)}: with shares, the typical amount per run, and a forecast for the month. Days are
-counted in the time zone in which the ledger was created. Daily sums are kept for ever; the usage of single steps is
-kept as long as the runs.
+{", ".join(BY)}: with shares, the typical amount per run, and a forecast for the month.
+Days are counted in the time zone in which the ledger was created. Daily sums are kept for ever; the usage of single
+steps is kept as long as the runs.
 
 With --changes: has the job left its usual level of money, tokens, time or items, since which run, and what changed just
 before? --usual accepts the new level."""

@@ -13,7 +13,7 @@ KEEP = 1000  # refusals kept for each gate
 
 
 class SqlMarks:
-    """Those of one gate, read and recorded on a connection."""
+    """The marks and refusals of one gate, read and recorded on a connection."""
 
     tables: ClassVar[str]  # what the names of the tables begin with
     placeholder: ClassVar[str]  # for a value in a statement

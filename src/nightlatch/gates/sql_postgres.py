@@ -198,7 +198,7 @@ class PostgresMarks(SqlMarks):
         if before and self._watch and before.mark.grant != mark.grant:
             self._wait_for_older_holder(before.mark, self._watch)
         # The holder that is overtaken now may still ask whether its last transaction was committed: its passages (a row
-        # for each transaction) stay. Those below its token, the `floor`, are deleted: a missing one proves nothing.
+        # for each transaction) stay. Older ones are deleted: below `floor`, a missing passage proves nothing.
         floor = before.mark.token if before else 0
         self.connection.execute(
             f"INSERT INTO {schema.SCHEMA}.mark AS m (gate, lease, token, grant_id, store, at, by, floor) "

@@ -127,7 +127,7 @@ def _detail(entry: Entry) -> str:
 
 
 def _looked_up(reader: StoreReader, settings: AlertSettings, job: str, entries: list[Entry]) -> list[Alert]:
-    """Alerts that need more than the new entries: budgets, and levels that were left."""
+    """Alerts that need more than the new entries: a budget is nearly used, the job has left its usual level."""
     ended = [entry for entry in entries if entry.kind == kinds.ENDED]
     if not ended:
         return []

@@ -21,7 +21,7 @@ from .repository import Moved, PushRefused, RefMove
 UNUSED = 3600.0  # seconds for which a ref must not have moved, by this machine's clock
 PAUSE = 600.0  # seconds after which a process that has made a ref reads the floor again
 
-_FEW = 64  # leases' refs; so few are not worth a push
+_FEW = 64  # up to so many refs of leases, deleting the unused ones is not worth a push
 _AT_ONCE = 1000  # refs deleted by one push
 _TIME_LIMIT = 5.0  # seconds that deleting may take; the rest is deleted an hour later
 _SEEN = "refs-seen"

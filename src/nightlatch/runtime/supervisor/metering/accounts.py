@@ -18,7 +18,7 @@ from ....ledger.holds import Hold
 from ....system import clock
 from ...shared import call_slots
 from .book import Book, InFlight
-from .caps import Caps, explained, in_smallest_units
+from .caps import Caps, explained, in_whole_parts
 from .left_calls import LeftCalls, names_of, self_granted
 
 TYPE_CHECKING = False
@@ -53,8 +53,8 @@ class Accounts:
         self._spending, self._lease = spending, lease
         self._ledger, self._writer, self._run = ledger, writer, writer.run
         before = spending.before
-        taken = {unit: in_smallest_units(unit, before(unit, "run")) for unit in METERED}  # by earlier attempts
-        taken["usd"] += in_smallest_units("doubt", before("doubt", "run"))
+        taken = {unit: in_whole_parts(unit, before(unit, "run")) for unit in METERED}  # by earlier attempts of the run
+        taken["usd"] += in_whole_parts("doubt", before("doubt", "run"))
         self._book = Book(writer, ledger.holds, taken, used)
         self._caps = Caps(spending, item_caps, self._book, self._run.job)
         self._folder = folder

@@ -60,7 +60,7 @@ class Book:
         self._ended: list[tuple[Hold, list[dict[str, Any]]]] = []  # calls and what they used: not written yet
         self._unwritten: list[Verb] = []  # of a commit that failed, to be tried again
         self._write_at = float("inf")
-        self._written = allocate_lock()  # held while a commit is under way
+        self._committing = allocate_lock()  # held while a commit is under way
         # What the commit under way writes: verbs, landed calls, numbers of unrecorded calls.
         self._writing: tuple[list[Verb], list[InFlight], list[int]] | None = None
         self._failed: BaseException | None = None
@@ -186,9 +186,9 @@ class Book:
     def tick(self, now: float) -> float:
         """Write what has gathered; returns when to call this again."""
         self._collect()
-        if now >= self._write_at and not self._written.locked():
+        if now >= self._write_at and not self._committing.locked():
             self._begin_write()
-        return max(self._write_at, now + _BUSY) if self._written.locked() else self._write_at
+        return max(self._write_at, now + _BUSY) if self._committing.locked() else self._write_at
 
     def _begin_write(self) -> None:
         """Start a commit of all that was settled, in another thread: a flush to the disk must not keep calls waiting.
@@ -199,7 +199,7 @@ class Book:
             held = [in_flight.hold for number in unrecorded if (in_flight := self.in_flight.get(number))]
             self._unwritten, self._landed = [], []
             self._writing = verbs, landed, unrecorded
-            self._written.acquire()
+            self._committing.acquire()
             start_new_thread(self._commit, (verbs, held))
 
     def _commit(self, verbs: list[Verb], held: list[Hold]) -> None:
@@ -212,11 +212,11 @@ class Book:
         except BaseException as error:  # noqa: BLE001 - raised again where it can be dealt with
             self._failed = error
         finally:
-            self._written.release()
+            self._committing.release()
 
     def _collect(self) -> None:
         """Take note of a finished commit; what it could not write is tried again."""
-        if self._writing is None or self._written.locked():
+        if self._writing is None or self._committing.locked():
             return
         (verbs, landed, unrecorded), self._writing, failed = self._writing, None, self._failed
         if failed is None:
@@ -234,13 +234,13 @@ class Book:
     def write(self) -> None:
         """Write all usage now: what was held for it is free when this returns."""
         while True:
-            with self._written:
+            with self._committing:
                 pass
             self._collect()
             if not self._unwritten and not self._ended:
                 return
             self._begin_write()
-            with self._written:
+            with self._committing:
                 pass
             if isinstance(self._failed, StoreUnreachable):
                 failed = self._failed

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Caps:
-    """The caps in units that the gateway counts. Amounts are integers: `in_smallest_units`."""
+    """The caps in units that the gateway counts. Amounts are integers, in whole parts of their unit."""
 
     def __init__(self, spending: Spending, of_items: Iterable[Cap], book: Book, job: str) -> None:
         self._spending, self._book, self._job = spending, book, job
@@ -43,9 +43,9 @@ class Caps:
         left: dict[str, int] = {}
         binding: tuple[float, Cap] | None = None
         for cap, used in self._used(item, taken):
-            rest = in_smallest_units(cap.unit, cap.amount) - used
+            rest = in_whole_parts(cap.unit, cap.amount) - used
             left[cap.unit] = min(left.get(cap.unit, rest), rest)
-            part = rest / max(in_smallest_units(cap.unit, cap.amount), 1)
+            part = rest / max(in_whole_parts(cap.unit, cap.amount), 1)
             if binding is None or part < binding[0]:
                 binding = part, cap
         return left, binding[1] if binding else None
@@ -78,7 +78,7 @@ def explained(call: Call, left: dict[str, int]) -> str:
     return f"{', '.join(rests)}, and a call may take {', '.join(needed)}"
 
 
-def in_smallest_units(unit: str, amount: float) -> int:
+def in_whole_parts(unit: str, amount: float) -> int:
     return round(amount * UNITS[unit].scale)
 
 

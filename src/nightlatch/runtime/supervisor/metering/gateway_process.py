@@ -29,8 +29,8 @@ _MODULE = "nightlatch.gateway"
 _LISTENING, _PIPE = 3, 4  # the gateway's descriptors
 _SPARE = 10  # our copies get numbers from here on, so that they do not collide with the gateway's
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONPATH", "VIRTUAL_ENV")
-_QUICK, _TIMES = 2.0, 5  # a gateway that ends so often, after fewer seconds than this on average, is given up
-_MORE, _MOMENT = 20, 60.0  # so many refusals, or seconds, after its first refusal a command is ended
+_QUICK, _TIMES = 2.0, 5  # a gateway that has ended _TIMES times, on average in less than _QUICK seconds, is given up
+_MOST_IGNORED, _MOMENT = 20, 60.0  # a command is ended after so many ignored refusals, or so many seconds
 _READ = 1 << 16
 _AFTER = 0.05  # seconds until the gateway starts, unless a call comes earlier: the command's own start goes first
 _SETTLE_TIMEOUT = 5.0  # seconds for the gateway's last settlements
@@ -178,7 +178,7 @@ class GatewayProcess:
     def overdue(self, now: float, grace: float) -> tuple[str, str, float] | None:
         """(status, reason, grace) if the command has to end: its budget is spent, and it does not stop calling."""
         accounts = self._accounts
-        if not accounts.refused or (accounts.ignored_refusals < _MORE and now < accounts.refused_at + _MOMENT):
+        if not accounts.refused or (accounts.ignored_refusals < _MOST_IGNORED and now < accounts.refused_at + _MOMENT):
             return None
         return statuses.OVER_BUDGET, accounts.refused, grace
 
@@ -194,7 +194,7 @@ class GatewayProcess:
             reported.refused = reported.unmetered = f"{accounts.refused} ({accounts.refusals} refused)"
         elif accounts.refused_otherwise:
             reported.failure = reported.failure or accounts.refused_otherwise
-            reported.unmetered = accounts.unpriced
+            reported.unmetered = accounts.refused_otherwise
         elif accounts.has_login:
             reported.unmetered = "metered at list price: the client uses its own login"
         elif accounts.is_capped and not reported.used:

@@ -36,7 +36,7 @@ class LeftCalls:
                 hold for hold in granted
                 if (hold.attempt, hold.call) not in known and f"{hold.attempt}.{hold.call}" not in ended
             ]  # fmt: skip
-        # Each with its age, at most: the wall clock may have been set back.
+        # Each with the highest age that it can have: the wall clock may have been set back.
         self.calls = [(hold, now - hold.at + set_back.get(hold.attempt, float("inf"))) for hold in holds]
 
     def forget(self) -> None:
