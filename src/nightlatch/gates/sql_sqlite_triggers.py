@@ -29,7 +29,7 @@ def forget(connection: sqlite3.Connection) -> None:
 
 
 def define(connection: sqlite3.Connection) -> None:
-    """Define the function that the triggers call: once, since SQLite then prepares every statement again."""
+    """Define the function that the triggers call. Not twice: SQLite would prepare every statement again."""
     key = id(connection)
 
     def token(gate: str) -> str | None:

@@ -58,7 +58,7 @@ def refused(row: Row, store: Store) -> Row:
 
 def refuse(store: Store, ledger: Ledger, run: RunRow, *, even_if_approved: bool = True) -> bool:
     """Record in the row that the plan of this run is refused. False if the row does not hold that plan, or
-    somebody has approved it and it is not to be refused `even_if_approved`."""
+    it is approved already (unless `even_if_approved`)."""
     while True:
         row = read_row(store, run.job)
         claim = held_claim(row, run, store)
