@@ -3,24 +3,20 @@ one move of the row, journaled with the person's name."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..core import advice, definition, slots
-from ..core.row import SKIPPED, Pause, SlotRecord
+from ..core.protocols import Store
+from ..core.row import SKIPPED, Pause, Row, SlotRecord
 from ..core.schedule import name_of
 from ..core.value import replace
 from ..errors import UsageError
 from ..ledger import kinds
+from ..ledger.ledger import Ledger
 from ..runtime.supervisor.run.rows import KEPT, move_row, read_row
 from ..system import identity
 from . import row_plan
 from .scheduled import due_before, times_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..core.protocols import Store
-    from ..core.row import Row
-    from ..ledger.ledger import Ledger
 
 
 class JobSlots:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from ..core import slots
-from ..core.row import NEVER, SKIPPED, SlotRecord
+from ..core.row import NEVER, SKIPPED, Row, SlotRecord
 from ..core.slots import Decision
 from ..core.value import replace
-from .scheduled import due_before
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
-
-    from ..core.row import Row
-    from .scheduled import Scheduled
+from .scheduled import Scheduled, due_before
 
 _NOTHING = Decision()
 PASSED = 1000  # slots at most that a row which was set back lists as run already; done keys show the others
