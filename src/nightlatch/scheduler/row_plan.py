@@ -65,19 +65,21 @@ def decided(row: Row, job: Scheduled, decision: Decision, following: float, *, h
 def edited(row: Row, job: Scheduled | None, now: float, *, host: str, keep: int) -> Row:
     """The row with another schedule, or none, from its next slot on; due slots of the old schedule are skipped."""
     begin = max(row.slot, float(int(now)))
-    due = due_before(row.schedule, row.slot, now, row.passed)
-    skipped: tuple[SlotRecord, ...] = ()
-    if due:
-        first, last, count = due
-        skipped = (
-            SlotRecord(
-                first=first, last=last, count=count, outcome=SKIPPED, reason=slots.EDITED, host=host, at=now,
-                era=row.era,
-            ),
-        )  # fmt: skip
-    records = row.with_records(*skipped, keep=keep)
+    skipped = skipped_slots(row, now, slots.EDITED, host)
+    records = row.with_records(skipped, keep=keep) if skipped else row.records
     next_due, text = (job.next(begin), job.text) if job else (NEVER, "")
     return replace(row, slot=begin, next_due=next_due, schedule=text, records=records)
+
+
+def skipped_slots(row: Row, now: float, reason: str, host: str) -> SlotRecord | None:
+    """A record that skips all slots which are due by `now`; None if none is."""
+    due = due_before(row.schedule, row.slot, now, row.passed)
+    if due is None:
+        return None
+    first, last, count = due
+    return SlotRecord(
+        first=first, last=last, count=count, outcome=SKIPPED, reason=reason, host=host, at=now, era=row.era
+    )
 
 
 def set_back(row: Row, job: Scheduled, now: float, recorded: Iterable[SlotRecord]) -> Row:
