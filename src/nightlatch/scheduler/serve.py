@@ -160,7 +160,8 @@ class Server:
     def _look(self, ended: list[tuple[str, int]]) -> float:
         """Look once; returns the seconds until the next look. `ended`: the runs that have ended since the last one."""
         try:
-            pause = self._scheduler.fill(_jobs(ended)) if ended else self._scheduler.look()
+            jobs = [what.partition(" ")[0] for what, _ in ended]
+            pause = self._scheduler.fill(jobs) if jobs else self._scheduler.look()
             self._keep_served()
         except StoreUnreachable as error:
             if not self._unreachable:
@@ -217,10 +218,6 @@ class Server:
 
     def _on_signal(self, signum: int, _: object) -> None:
         self._stop = signum
-
-
-def _jobs(ended: list[tuple[str, int]]) -> list[str]:
-    return [what.partition(" ")[0] for what, _ in ended]
 
 
 def _local(at: float) -> str:
