@@ -23,8 +23,8 @@ _STOPPED = {  # why a session went idle
     "budget_reached": OVER_BUDGET,
     "refusal": FAILED,
 }
-_STEPS = ("agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use", "agent.message", "agent.thinking")
 _TOOL_USES = ("agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use")
+_STEPS = (*_TOOL_USES, "agent.message", "agent.thinking")
 _PAGE_SIZE, _MAX_PAGES = 100, 1000
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.target import Command
-    from .arguments import Namespace, Parser
+import sys
+
+from ..core.target import Command
+from ..errors import UsageError
+from ..system.light import sha256
+from .arguments import Namespace, Parser
 
 
 def add_agent_flags(parser: Parser) -> None:
@@ -22,10 +24,7 @@ def add_agent_flags(parser: Parser) -> None:
 
 def target(args: Namespace) -> Command:
     """The command that drives the agent which the flags describe."""
-    import sys
-
     from ..core.agent import AgentRequest, read_fields
-    from ..errors import UsageError
 
     if not args.provider or args.input is None:
         raise UsageError("name the vendor, the agent and its instructions: --provider P --agent ID --input TEXT")
@@ -39,9 +38,6 @@ def _instructions(given: str) -> tuple[str, str]:
     """The instructions, and what to record in their place: the name and digest of @FILE; "": the instructions."""
     if not given.startswith("@") or given.startswith("@@"):
         return given.removeprefix("@") if given.startswith("@@") else given, ""
-    from ..errors import UsageError
-    from ..system.light import sha256
-
     try:
         with open(given[1:], encoding="utf-8") as file:
             text = file.read()

@@ -135,12 +135,10 @@ def _attach(args: Namespace) -> int:
     prefix = f"agent/{args.key}/" if args.key else "agent/"
     undecided = [one for status in (IN_DOUBT, BEGUN) for one in reader.ledger.effects.every(status, run.job)]
     found = [one.key for one in undecided if one.key.startswith(prefix)]
-    if len(found) != 1:
-        raise UsageError(
-            f"{title(run)} has {len(found)} launches in doubt: add --key KEY"
-            if found
-            else f"{title(run)} has no launch in doubt, so there is nothing to attach"
-        )
+    if not found:
+        raise UsageError(f"{title(run)} has no launch in doubt, so there is nothing to attach")
+    if len(found) > 1:
+        raise UsageError(f"{title(run)} has {len(found)} launches in doubt: add --key KEY")
     resolve(found[0], "done", by=person(), scope=run.job, store=reader.url, wait=5.0, result=json.dumps(handle))
     if reader.status(run) in NEEDS_DECISION:
         decide.resolve(run, decide.AGAIN, person(), ledger=open_for(reader.url), store=reader.store, wait=5.0)

@@ -164,11 +164,8 @@ def _dry_run(batch: Batch, store: str | None, as_json: bool) -> int:
     except NoStore:
         known_items = {}  # nothing was ever done, and a dry run creates no store
     selection = Selection(reader, known_items)
-    command, workspaces, count = (
-        CommandTemplate(batch.command, shell=batch.shell),
-        ItemWorkspaces(list(batch.publish), ""),
-        0,
-    )
+    command, workspaces = CommandTemplate(batch.command, shell=batch.shell), ItemWorkspaces(list(batch.publish), "")
+    count = 0
     while not selection.exhausted:
         item = selection.next()
         if item is None:

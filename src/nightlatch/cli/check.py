@@ -243,11 +243,8 @@ def _simulate(config: Config, nap: asleep.Nap, as_json: bool) -> int:
             print_json({"version": 1, **one.__dict__, "skipped": dict(one.skipped)})
         skipped = ", ".join(f"{count} {reason}" for reason, count in one.skipped) or "0"
         tz = config.jobs[one.job].tz
-        example = (
-            f"{forecast.shown(one.example[0], tz)} at {forecast.shown(one.example[1], tz)[15:20]}"
-            if one.example
-            else ""
-        )
+        slot, started = [forecast.shown(at, tz) for at in one.example] if one.example else ("", "")
+        example = f"{slot} at {started[15:20]}" if slot else ""
         numbers = [str(number) for number in (one.slots, one.on_time, one.late, one.collapsed)]
         table.append([one.job, *numbers, skipped, example])
     if not as_json:

@@ -81,11 +81,8 @@ def main(argv: list[str]) -> int:
                 each.wait()
         as_expected = alone["file"] == "Ann" and gated["file"] == "Ben" and none_left
         _table(alone, gated)
-    _say(
-        "\nThrough the gate no stale write landed, and after kill -9 nothing was left running."
-        if as_expected
-        else "\nThis is NOT how it should be."
-    )
+    well = "Through the gate no stale write landed, and after kill -9 nothing was left running."
+    _say(f"\n{well if as_expected else 'This is NOT how it should be.'}")
     return 0 if as_expected else 1
 
 
@@ -151,13 +148,8 @@ def _table(alone: dict[str, str], gated: dict[str, str]) -> None:
 
 
 def _worker(name: str, path: str, how: str) -> subprocess.Popen[str]:
-    return _start(
-        [sys.executable, "-c", _WORKER, name, path, how],
-        text=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return _start([sys.executable, "-c", _WORKER, name, path, how], text=True, **pipes)
 
 
 def _start(words: list[str], **more: Any) -> subprocess.Popen[Any]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from ..core import stage as stages
 from ..errors import UsageError
 from .arguments import Parser
-from .json_out import print_json
-from .stage_change import change, meaning, named_job
+from .stage_change import change, named_job, report
 
 _PURPOSE = """\
 Move a job one stage down: from unattended to supervised, or from supervised to manual. Its clean runs so far no longer
@@ -26,8 +25,4 @@ def main(argv: list[str]) -> int:
         raise UsageError(f"{args.job} is manual: there is no stage below that")
     stage = stages.down(was)
     change(reader, job, was, stage, why=args.reason or "demoted by hand")
-    if args.json:
-        print_json({"version": 1, "job": args.job, "stage": stage, "was": was})
-    else:
-        print(f"{args.job} is {stage} now: {meaning(job, stage)}")
-    return 0
+    return report(job, stage, was, as_json=args.json)

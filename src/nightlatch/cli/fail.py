@@ -37,14 +37,8 @@ def main(argv: list[str]) -> int:
     if args.http and not 300 <= args.http <= 599:
         raise UsageError(f"--http {args.http} is not a failure: use 300 to 599, or 000 if no answer came")
     again = not args.permanent and (not args.http or retry.http_worth_another(args.http))
-    why = (
-        "the command reported a failure"
-        if args.http is None
-        else f"HTTP status {args.http}"
-        if args.http
-        else "no answer"
-    )
-    reason = args.reason or why
+    why = f"HTTP status {args.http}" if args.http else "no answer"
+    reason = args.reason or ("the command reported a failure" if args.http is None else why)
     after = _seconds(args.retry_after) if args.retry_after.strip() else 0.0
     if "NIGHTLATCH_SOCKET" in os.environ:
         send(do="fail", reason=reason)

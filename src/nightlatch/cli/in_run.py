@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..errors import LeaseLost, StaleToken
+from ..errors import LeaseLost, StaleToken
 
 
 def note_refusal(what: str, refused: StaleToken | LeaseLost) -> None:

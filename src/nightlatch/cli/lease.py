@@ -219,10 +219,6 @@ def _lines(view: LeaseView, folder: str) -> list[tuple[str, str]]:
         decide = f"not ended. Decide: {advice.text(each.resolve)}" if each.resolve else "at work"
         lines.append(("begun", f"{began}: {decide}"))
     if record.holder.unproven:
-        lines += [
-            (
-                "beside",
-                f"{record.holder.unproven}: left by the previous holder, and not proven gone when its TTL had passed",
-            )
-        ]
+        why = "left by the previous holder, and not proven gone when its TTL had passed"
+        lines += [("beside", f"{record.holder.unproven}: {why}")]
     return lines

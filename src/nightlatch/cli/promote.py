@@ -8,9 +8,8 @@ from ..errors import NotAllowed, UsageError
 from ..observe import evidence
 from . import screen
 from .arguments import Parser
-from .json_out import print_json
 from .only_people import require_person
-from .stage_change import change, meaning, named_job
+from .stage_change import change, named_job, report
 
 _PURPOSE = """\
 Move a job one stage up: from manual to supervised, or from supervised to unattended. The command prints
@@ -46,8 +45,4 @@ def main(argv: list[str]) -> int:
     stage = stages.up(was)
     why = args.reason or "; ".join(one.sentence for one in found if one.good)
     change(reader, job, was, stage, why=why, forced=bool(missing))
-    if args.json:
-        print_json({"version": 1, "job": args.job, "stage": stage, "was": was, "forced": bool(missing), "why": why})
-    else:
-        print(f"{args.job} is {stage} now: {meaning(job, stage)}")
-    return 0
+    return report(job, stage, was, as_json=args.json, forced=bool(missing), why=why)

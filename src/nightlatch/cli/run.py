@@ -78,11 +78,9 @@ def run_job(args: Namespace, make: Callable[[], Job]) -> int:
         job = make()
         key = job.key
         if args.dry_run:
-            return (
-                _dry_run_function(job, args.store, verdict_file)
-                if isinstance(job.target, Function)
-                else _dry_run_command(job, args.store)
-            )
+            if isinstance(job.target, Function):
+                return _dry_run_function(job, args.store, verdict_file)
+            return _dry_run_command(job, args.store)
         from ..runtime.supervisor.start import start
 
         if args.quiet:

@@ -81,8 +81,7 @@ def _show_all(reader: StoreReader, since: float, as_json: bool) -> int:
     if not found:
         print("no job has slots yet: write a schedule into nightlatch.toml, and start `nightlatch serve`")
         return 0
-    head = ["job", "stage", "next", "last", "now", "skipped"]
-    table = [head]
+    table = [["job", "stage", "next", "last", "now", "skipped"]]
     for line in found:
         share = f"{100 * line.skipped:.1f} %"
         table.append([line.row.job, line.row.stage or UNATTENDED, _next(line), _last(line), _now(line), share])

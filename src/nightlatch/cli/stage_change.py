@@ -13,6 +13,7 @@ from ..ledger import open_for
 from ..observe.reader import StoreReader
 from ..runtime.supervisor.run import counting
 from ..system.identity import new_id, person
+from .json_out import print_json
 from .reading import open_reader
 
 
@@ -43,7 +44,16 @@ def change(reader: StoreReader, job: Job, was: str, stage: str, *, why: str, for
     return counting.change_stage(store, open_for(reader.url), job.name, changed)
 
 
-def meaning(job: Job, stage: str) -> str:
+def report(job: Job, stage: str, was: str, *, as_json: bool, **more: object) -> int:
+    """Print the job's new stage."""
+    if as_json:
+        print_json({"version": 1, "job": job.name, "stage": stage, "was": was, **more})
+    else:
+        print(f"{job.name} is {stage} now: {_meaning(job, stage)}")
+    return 0
+
+
+def _meaning(job: Job, stage: str) -> str:
     """What a due slot becomes in a stage, and what to type next."""
     if stage == stages.MANUAL:
         return f"its slots are skipped; run it by hand: nightlatch run {job.name}"

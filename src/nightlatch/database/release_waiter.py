@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from ..errors import StoreUnreachable
 from ..system import clock, identity
-from .wire import Broken, ServerRefused
+from .wire import Broken, ServerRefused, Wire
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .postgres import PostgresDatabase
-    from .wire import Wire
 
 TRUST = 0.5  # seconds that a notified waiter waits before it looks: a holder on this machine may die without notice
 _RETRY_AFTER = 5.0  # seconds between two tries to listen

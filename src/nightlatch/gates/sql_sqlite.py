@@ -207,15 +207,11 @@ class Sqlite:
         try:
             yield
         except sqlite3.OperationalError as error:
-            locked = "locked" in str(error)
-            raise GateUnreachable(
-                f"{self.path} could not be sealed, or a transaction begun: {error}. Nothing was written. "
-                + (
-                    f"A program that does not use the gate is in a transaction: fuser {self.path} shows which"
-                    if locked
-                    else "Check space, owner and permissions there, then try again"
-                )
-            ) from error
+            then = "Check space, owner and permissions there, then try again"
+            if "locked" in str(error):
+                then = f"A program that does not use the gate is in a transaction: fuser {self.path} shows which"
+            problem = f"could not be sealed, or a transaction begun: {error}. Nothing was written"
+            raise GateUnreachable(f"{self.path} {problem}. {then}") from error
         except sqlite3.DatabaseError as error:
             raise GateUnreachable(f"{self.path} cannot be read as a database: {error}. Nothing was written") from error
         except OSError as error:

@@ -110,13 +110,7 @@ class RequestHandler:
         headers, login = self._upstream.headers(request)
         count = partial(self._count, vendor, dialect, body, path, headers)
         call = self._bounded(body, requested, rates, await count() if requested.uncounted else None)
-        about = {
-            "model": requested.models[0],
-            "item": item,
-            "agent": request.headers.get(_AGENT, ""),
-            "at": arrived,
-            "login": login,
-        }
+        about = _about(request, requested.models[0], item, arrived, login)
         number = self._pipe.grant(call, about)
         reply: dict[str, Any] = {"id": number, "output": call.wanted, "uses": requested.uses}
         if not number:
@@ -232,14 +226,7 @@ class RequestHandler:
         data = await read_all(request.content) or None
         headers, login = self._upstream.headers(request)
         call = Call(input=0, input_rate=0, output=0, output_rate=0, lowest=0, fee=stated)
-        about = {
-            "model": path,
-            "item": item,
-            "agent": request.headers.get(_AGENT, ""),
-            "at": clock.now(),
-            "login": login,
-        }
-        reply = await self._pipe.hold(call, about)
+        reply = await self._pipe.hold(call, _about(request, path, item, clock.now(), login))
         if "refused" in reply:
             return _refuse(routes.PLAIN[vendor], reply["refused"])
         forward = Forward(
@@ -261,6 +248,10 @@ def _unpriced(requested: ModelRequest) -> str:
         return "the request names no model, so its price is not known: set its model"
     name = f"{requested.models[0]}:{requested.tier}" if requested.tier else requested.models[0]
     return f'no price is known for the model {name}: add [prices."{name}"] with input and output to nightlatch.toml'
+
+
+def _about(request: web.BaseRequest, model: str, item: str, at: float, login: bool) -> dict[str, Any]:
+    return {"model": model, "item": item, "agent": request.headers.get(_AGENT, ""), "at": at, "login": login}
 
 
 def _refuse(dialect: Dialect, message: str, *, status: int = 0) -> web.Response:

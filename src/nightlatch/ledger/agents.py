@@ -7,11 +7,8 @@ from ..core.agent import PREPARED
 from ..core.units import Amounts
 from ..core.value import value
 from . import kinds
+from .tables import Tables
 from .typed_table import TypedTable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .tables import Tables
 
 
 @value(frozen=True, kw_only=True)

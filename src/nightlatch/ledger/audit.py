@@ -9,24 +9,20 @@ against the times of what it removes, and against the heads.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from typing import Any
+
 from ..core.value import value
 from ..errors import UsageError
 from . import kinds, row_checks
 from .chain import head_text, job_chain, link, unpack
-from .kept_heads import parse_head, parse_kept
+from .kept_heads import KeptHead, parse_head, parse_kept
 from .replay import Links, Replay
 from .snapshot import Snapshot
 from .step_chain import STEPS
+from .tables import Tables
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Any
-
-    from .kept_heads import KeptHead
-    from .tables import Tables
-
-    Row = tuple[Any, ...]
+Row = tuple[Any, ...]
 
 _PAGE = 5000  # entries in one query
 _ELSEWHERE = "a head kept elsewhere"

@@ -7,13 +7,12 @@ from ..core import advice, statuses
 from ..errors import InDoubt, RunEnded, UsageError
 from . import kinds
 from .chain import clean, job_chain
-from .records import ENTRY, RUN
+from .records import ENTRY, RUN, RunRow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .records import RunRow
     from .tables import ChainTransaction, Tables
 
 _ANCHOR = "UPDATE {prefix}run SET anchor = :anchor WHERE id = :id {run_row}"

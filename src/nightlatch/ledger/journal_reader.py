@@ -4,13 +4,12 @@ order of their commits, so nothing is missed; what happened long before a reader
 from __future__ import annotations
 
 from .chain import job_chain
-from .records import ENTRY
+from .records import ENTRY, Entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .records import Entry
     from .tables import Row, Tables
 
     Read = Callable[..., list[Row]]

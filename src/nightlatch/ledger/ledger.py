@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ..core import advice, statuses
-from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
+from ..errors import LeaseLost, RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
 from . import decisions, kinds, opening, sealing, step_chain
 from .chain import job_chain
-from .records import ATTEMPT, ENTRY, RUN, newest_runs, of_any_status
+from .records import ATTEMPT, ENTRY, RUN, Attempt, Entry, Pruned, RunRow, Usage, newest_runs, of_any_status
 from .sealing import NO_FACTS
 from .tables import Tables
 from .typed_table import where
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ..core.model import Holder
     from ..database.postgres import PostgresDatabase
     from ..database.sqlite import SqliteDatabase
-    from ..errors import LeaseLost
     from .agents import Agents
     from .audit import AuditResult
     from .effects import Effects
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from .journal_reader import JournalReader
     from .nested import NestedLedger
     from .outbox import Outbox
-    from .records import Attempt, Entry, Pruned, RunRow, Usage
     from .refused_starts import RefusedStarts
     from .slots import Slots
     from .step_log import StepLog, StepWriter

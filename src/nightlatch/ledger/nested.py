@@ -22,7 +22,7 @@ from .run_fence import RunFence
 from .sealing import RunEntries, ended_attempt, lost_attempt, stale, why_closed
 from .step_chain import head_of
 from .step_log import StepWriter
-from .tally import TALLY
+from .tally import TALLY, Tally
 from .typed_table import TypedTable
 
 TYPE_CHECKING = False
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from ..core.model import Holder
     from .step_log import Step
     from .tables import Row, Tables
-    from .tally import Tally
 
 MOST = 8  # runs in one commit
 

@@ -3,12 +3,8 @@ was started with, its bounds, how far it is and how it ended; so 100,000 entries
 
 from __future__ import annotations
 
-from .records import ENTRY
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .records import Entry
-    from .tables import Tables
+from .records import ENTRY, Entry
+from .tables import Tables
 
 BEGIN, END = 60, 140  # entries
 _ATTEMPTS, _EACH = 3, 30  # the last attempts, and entries of each

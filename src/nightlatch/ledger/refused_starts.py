@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from ..core.value import value
+from .tables import Tables
 from .typed_table import TypedTable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .tables import Tables
 
 HELD, BUDGET = "held", "budget"  # causes: the lease is held, or the next try is not due; the budget is spent
 _APART = 86_400_000  # ms; after so long without a refusal the record begins anew

@@ -6,17 +6,15 @@ before it. Where retention has removed a decision, columns that only it determin
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ..core import statuses
 from ..core.units import UNITS
 from . import kinds
 from .chain import unpack
 from .sealing import LEFT
 from .typed_table import counts
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
 
 _OPENING = ("job", "key", "slot", "command", "definition", "host", "parent")
 # Columns that people's verbs change.

@@ -5,22 +5,19 @@ Each check yields (whose row, what is wrong with it). Rows of pruned runs can no
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from ..core.effects import DONE
 from ..core.model import Holder
 from ..core.units import UNITS
 from .chain import unpack, was_cut
+from .replay import Replay
+from .snapshot import Snapshot
+from .tables import Tables
 from .tally import BUCKET
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
-
-    from .replay import Replay
-    from .snapshot import Snapshot
-    from .tables import Tables
-
-    Wrong = Iterator[tuple[str, str]]
+Wrong = Iterator[tuple[str, str]]
 
 _USAGE = f"SELECT seq, job, at, {', '.join(UNITS)} FROM {{prefix}}usage WHERE run = :run AND seq <= :seq"
 _MONTH = 31 * 86_400_000  # ms; older usage may have been pruned

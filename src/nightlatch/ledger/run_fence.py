@@ -6,14 +6,13 @@ from ..core import statuses
 from ..errors import RunEnded, StaleToken, StoreUnreachable
 from ..system import clock
 from .decisions import title
-from .records import RUN
+from .records import RUN, RunRow
 from .sealing import stale
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .records import RunRow
     from .tables import Tables
 
     # From (seq, head): the next seq and head, and a function that writes them, or returns False if the fence refuses.

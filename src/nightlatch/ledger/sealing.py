@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from ..core import advice, statuses
-from ..core.model import Mark
+from ..core.model import Holder, Mark
 from ..errors import RunEnded, StaleToken
 from . import kinds
 from .chain import clean, link
 from .decisions import anchor, held_message, title
-from .records import ATTEMPT, ENTRY, RUN, Attempt
+from .records import ATTEMPT, ENTRY, RUN, Attempt, RunRow
 from .step_chain import head_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ..core.model import Holder
-    from .records import RunRow
     from .tables import ChainTransaction, Row, Tables
 
 # Everything that was read before is compared again: if anything has changed since, this matches no row.

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..database.guarded import Table
 from .effects import EFFECT
 from .records import ATTEMPT, RUN
+from .tables import Tables
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from .tables import Tables
-
-    Facts = dict[str, Any]
+Facts = dict[str, Any]
 
 # The columns of each table: texts, then numbers. The widest table comes first: it sets the types of the union.
 _COLUMNS = {

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from . import kinds, step_chain
 from .chain import clean, head_text, kept, line, link, unpack
-from .records import ENTRY, Entry
+from .records import ENTRY, Entry, RunRow
 from .run_fence import RunFence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from .records import RunRow
     from .tables import Row, Tables
 
     Step = tuple[str, str, str, int, str, str]  # digest, key, status, tries, result, reason

@@ -15,14 +15,13 @@ from ..core.units import UNITS, Amounts
 from ..core.value import replace, value
 from ..errors import UsageError
 from ..system import zone
-from .records import Usage
+from .records import RunRow, Usage
 from .typed_table import TypedTable, amounts, counts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from .records import RunRow
     from .tables import ChainTransaction, Row, Tables
 
 

@@ -9,7 +9,7 @@ from ..errors import RunEnded, UsageError
 from . import kinds
 from .chain import clean, link
 from .group_commit import GroupCommit
-from .records import ENTRY, RUN, USED
+from .records import ENTRY, RUN, USED, RunRow
 from .run_fence import WHERE, RunFence
 from .step_chain import head_of
 from .typed_table import amounts as amounts_of
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ..database.guarded import Rows, Table
-    from .records import RunRow
     from .step_log import StepWriter
     from .tables import Tables
 

@@ -27,19 +27,11 @@ def findings(reader: StoreReader, row: Row, job: Job) -> list[Finding]:
     undecided = [run for status in statuses.NEEDS_PERSON for run in reader.ledger.runs(job=row.job, status=status)]
     undecided_elsewhere = open_decisions.elsewhere(reader, row.job)
     open_count = len(undecided) + len(undecided_elsewhere)
-    found.append(
-        Finding(
-            good=not open_count,
-            sentence=f"{open_count or 'no'} run{'' if open_count == 1 else 's'} in doubt or in need of attention",
-        )
-    )
+    undecided_runs = f"{open_count or 'no'} run{'' if open_count == 1 else 's'} in doubt or in need of attention"
+    found.append(Finding(good=not open_count, sentence=undecided_runs))
     refused = _refused(reader, row)
-    found.append(
-        Finding(
-            good=not refused,
-            sentence=f"{refused or 'no'} refused stale write{'' if refused == 1 else 's'} in this stage",
-        )
-    )
+    stale_writes = f"{refused or 'no'} refused stale write{'' if refused == 1 else 's'} in this stage"
+    found.append(Finding(good=not refused, sentence=stale_writes))
     bound = "a timeout" if job.timeout is not None else "no timeout: add timeout"
     found.append(Finding(good=job.timeout is not None, sentence=bound))
     if job.metered_by:

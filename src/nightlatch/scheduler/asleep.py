@@ -10,10 +10,7 @@ from ..core.row import COLLAPSED, SKIPPED, Row
 from ..core.slots import AFTER_WAKE, Observation
 from ..core.value import replace, value
 from ..errors import UsageError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from .scheduled import Scheduled
+from .scheduled import Scheduled
 
 DAYS = 30
 _LATE = 60.0  # seconds; a slot that is started later than that was slept through

@@ -8,18 +8,14 @@ Where each machine has a separate ledger (git), the row decides, and the ledger 
 from __future__ import annotations
 
 from ..core import statuses
-from ..core.row import APPROVER
+from ..core.protocols import Store
+from ..core.row import APPROVER, Row
 from ..core.value import replace
 from ..errors import StoreUnreachable
+from ..ledger.ledger import Ledger
+from ..ledger.records import RunRow
 from ..runtime.supervisor.publishing.held import discard
 from ..runtime.supervisor.run import approval
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.protocols import Store
-    from ..core.row import Row
-    from ..ledger.ledger import Ledger
-    from ..ledger.records import RunRow
 
 _EXPIRED = "nobody approved it in time"
 

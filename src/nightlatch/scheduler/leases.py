@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from ..core.model import Record
+from ..core.protocols import Store
 from ..store import proof, sightings
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from ..core.model import Record
-    from ..core.protocols import Store
 
 _FEW = 50  # up to so many leases are read one by one; for more, all are read at once
 

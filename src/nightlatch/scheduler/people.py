@@ -3,24 +3,20 @@ one move of the row, journaled with the person's name."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..core import advice, definition, slots
-from ..core.row import SKIPPED, Pause, SlotRecord
+from ..core.protocols import Store
+from ..core.row import SKIPPED, Pause, Row, SlotRecord
 from ..core.schedule import name_of
 from ..core.value import replace
 from ..errors import UsageError
 from ..ledger import kinds
+from ..ledger.ledger import Ledger
 from ..runtime.supervisor.run.rows import KEPT, move_row, read_row
 from ..system import identity
 from . import row_plan
-from .scheduled import due_before, times_of
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ..core.protocols import Store
-    from ..core.row import Row
-    from ..ledger.ledger import Ledger
+from .scheduled import times_of
 
 
 class JobSlots:
@@ -107,16 +103,11 @@ class JobSlots:
 
     def _skip_due(self, row: Row, now: float, reason: str) -> Row:
         """The row with all slots skipped that are due by `now`."""
-        times, due = times_of(row.schedule), due_before(row.schedule, row.slot, now, row.passed)
-        if times is None or due is None:
+        times, record = times_of(row.schedule), row_plan.skipped_slots(row, now, reason, identity.host())
+        if times is None or record is None:
             return row
-        first, last, count = due
-        record = SlotRecord(
-            first=first, last=last, count=count, outcome=SKIPPED, reason=reason, host=identity.host(), at=now,
-            era=row.era,
-        )  # fmt: skip
-        keep = KEPT if self._store.lists_begun else 0
-        return replace(row, slot=last, next_due=float(times.next(last)), records=row.with_records(record, keep=keep))
+        records = row.with_records(record, keep=KEPT if self._store.lists_begun else 0)
+        return replace(row, slot=record.last, next_due=float(times.next(record.last)), records=records)
 
     def _move(self, change: Callable[[Row], Row]) -> Row:
         while True:

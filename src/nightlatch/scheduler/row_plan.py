@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from ..core import slots
-from ..core.row import NEVER, SKIPPED, SlotRecord
+from ..core.row import NEVER, SKIPPED, Row, SlotRecord
 from ..core.slots import Decision
 from ..core.value import replace
-from .scheduled import due_before
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
-
-    from ..core.row import Row
-    from .scheduled import Scheduled
+from .scheduled import Scheduled, due_before
 
 _NOTHING = Decision()
 PASSED = 1000  # slots at most that a row which was set back lists as run already; done keys show the others
@@ -70,19 +65,21 @@ def decided(row: Row, job: Scheduled, decision: Decision, following: float, *, h
 def edited(row: Row, job: Scheduled | None, now: float, *, host: str, keep: int) -> Row:
     """The row with another schedule, or none, from its next slot on; due slots of the old schedule are skipped."""
     begin = max(row.slot, float(int(now)))
-    due = due_before(row.schedule, row.slot, now, row.passed)
-    skipped: tuple[SlotRecord, ...] = ()
-    if due:
-        first, last, count = due
-        skipped = (
-            SlotRecord(
-                first=first, last=last, count=count, outcome=SKIPPED, reason=slots.EDITED, host=host, at=now,
-                era=row.era,
-            ),
-        )  # fmt: skip
-    records = row.with_records(*skipped, keep=keep)
+    skipped = skipped_slots(row, now, slots.EDITED, host)
+    records = row.with_records(skipped, keep=keep) if skipped else row.records
     next_due, text = (job.next(begin), job.text) if job else (NEVER, "")
     return replace(row, slot=begin, next_due=next_due, schedule=text, records=records)
+
+
+def skipped_slots(row: Row, now: float, reason: str, host: str) -> SlotRecord | None:
+    """A record that skips all slots which are due by `now`; None if none is."""
+    due = due_before(row.schedule, row.slot, now, row.passed)
+    if due is None:
+        return None
+    first, last, count = due
+    return SlotRecord(
+        first=first, last=last, count=count, outcome=SKIPPED, reason=reason, host=host, at=now, era=row.era
+    )
 
 
 def set_back(row: Row, job: Scheduled, now: float, recorded: Iterable[SlotRecord]) -> Row:

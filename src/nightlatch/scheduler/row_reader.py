@@ -3,17 +3,14 @@ of a stage, strikes out what was recorded while a clock was ahead."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Iterable, Mapping
+
 from ..core import row as rows
+from ..core.row import Cursor, Row
 from ..errors import StoreUnreachable
+from ..ledger.ledger import Ledger
 from ..runtime.supervisor.run.counting import journal_stage
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping
-
-    from ..core.row import Cursor, Row
-    from ..ledger.ledger import Ledger
-    from .scheduled import Scheduled
+from .scheduled import Scheduled
 
 
 class RowReader:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Container
+
 from ..core import hosts, schedule
-from ..core.row import NEVER
+from ..core.job import Job
+from ..core.row import NEVER, Claim
 from ..core.schedule import COUNTED
 from ..core.slots import TURN, Due, Policy
 from ..core.stage import UNATTENDED
 from ..core.value import replace
 from ..errors import UsageError
 from ..system.zone import find
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Collection, Container
-
-    from ..core.job import Job
-    from ..core.row import Claim
 
 
 class Scheduled:

@@ -5,33 +5,27 @@ Any number of schedulers work on one store; none leads. Clock, store, ledger and
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Mapping
+
 from ..core import definition, slots, statuses
-from ..core.row import COLLAPSED, Row
+from ..core.protocols import Store
+from ..core.row import COLLAPSED, Claim, Cursor, Move, Row
 from ..core.schedule import name_of
-from ..core.slots import Decision, Observation
+from ..core.slots import Decision, Due, Observation
 from ..core.stage import UNATTENDED
 from ..core.value import replace
 from ..errors import RunEnded, StoreUnreachable
 from ..ledger import kinds
+from ..ledger.ledger import Ledger
 from ..runtime.supervisor.run.rows import KEPT
 from . import row_plan
-from .clocks import Steadiness
+from .clocks import Clocks, Steadiness
 from .held import HeldPlans
 from .leases import JobLeases
 from .row_plan import RowPlan
 from .row_reader import RowReader
+from .scheduled import Scheduled
 from .watch import Watch
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-
-    from ..core.protocols import Store
-    from ..core.row import Claim, Cursor, Move
-    from ..core.slots import Due
-    from ..ledger.ledger import Ledger
-    from .clocks import Clocks
-    from .scheduled import Scheduled
 
 POLL = 2.0  # seconds until pauses, retries and edits by others are noticed
 ALL = 600.0  # seconds between two looks at all rows: a row that a wrong clock has moved ahead does not become due

@@ -7,7 +7,9 @@ import os
 import select
 import signal
 import time
+from collections.abc import Callable, Sequence
 
+from ..config.load import Config
 from ..config.settings import absolute_store
 from ..core import advice, statuses
 from ..core.row import NEVER
@@ -20,26 +22,17 @@ from .clocks import Clocks
 from .scheduled import Scheduled
 from .scheduler import Scheduler
 from .served import Served
+from .side_process import SideProcess
 from .starter import Starter
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import Any
-
-    from ..core.job import Job
-    from .side_process import SideProcess
-
-    Load = Callable[[], Any]  # a `config.load.Config`, or raises BadConfig
 
 _RELOAD = 2.0  # seconds between two looks at nightlatch.toml
 _RETRY = 5.0  # seconds between two tries while the store cannot be reached
 
 
 class Server:
-    """One machine's scheduler, with its processes. `load` reads nightlatch.toml."""
+    """One machine's scheduler, with its processes. `load` reads nightlatch.toml, or raises BadConfig."""
 
-    def __init__(self, load: Load, store: str | None, say: Callable[[str], None]) -> None:
+    def __init__(self, load: Callable[[], Config], store: str | None, say: Callable[[str], None]) -> None:
         self._load, self._say = load, say
         self._by_file = not (store or os.environ.get(url.ENV))  # does nightlatch.toml name the store?
         self.moved = False  # it names another one now: serve anew
@@ -129,7 +122,7 @@ class Server:
     def _apply_config(self) -> None:
         self._scheduler.at_once = self._config.at_once
         self._starter.config = self._config
-        jobs: dict[str, Job] = self._config.jobs
+        jobs = self._config.jobs
         removed = self._served.removed(jobs)
         self._scheduler.serve({name: Scheduled(job, definition(job)) for name, job in jobs.items()}, removed)
 
@@ -167,7 +160,8 @@ class Server:
     def _look(self, ended: list[tuple[str, int]]) -> float:
         """Look once; returns the seconds until the next look. `ended`: the runs that have ended since the last one."""
         try:
-            pause = self._scheduler.fill(_jobs(ended)) if ended else self._scheduler.look()
+            jobs = [what.partition(" ")[0] for what, _ in ended]
+            pause = self._scheduler.fill(jobs) if jobs else self._scheduler.look()
             self._keep_served()
         except StoreUnreachable as error:
             if not self._unreachable:
@@ -224,10 +218,6 @@ class Server:
 
     def _on_signal(self, signum: int, _: object) -> None:
         self._stop = signum
-
-
-def _jobs(ended: list[tuple[str, int]]) -> list[str]:
-    return [what.partition(" ")[0] for what, _ in ended]
 
 
 def _local(at: float) -> str:

@@ -7,13 +7,10 @@ import fcntl
 import hashlib
 import json
 import os
+from collections.abc import Container
 
 from ..errors import StoreUnreachable
 from ..system import durable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Container
 
 _FILE = "served.json"
 

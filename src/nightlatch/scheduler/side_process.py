@@ -5,15 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 from ..config import place
 from ..errors import BadConfig
 from ..store import url
 from ..system import clock
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _PAUSE = 1.0  # seconds between a death and the next start; doubled if it had lived only for a `_MOMENT`
 _LONGEST = 3600.0  # seconds of such a pause

@@ -8,14 +8,11 @@ import socket
 import subprocess
 import sys
 
+from ..config.load import Config
+from ..core.row import Claim
 from ..system import clock, durable
 from . import forks
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..config.load import Config
-    from ..core.row import Claim
-    from .scheduled import Scheduled
+from .scheduled import Scheduled
 
 LOG = "supervisors.log"
 _ANSWER = 10.0  # seconds in which the forking process must answer an order; otherwise it is replaced

@@ -9,12 +9,9 @@ from __future__ import annotations
 import json
 import os
 
+from ..core.row import Claim
 from ..system import durable, identity
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ..core.row import Claim
-    from .clocks import Clocks
+from .clocks import Clocks
 
 _FILE = "claims.json"
 _WRITE_EVERY = 10.0  # seconds at least between two writes; after a crash claims are watched that much longer

@@ -9,7 +9,7 @@ true if nobody else is acquiring the same name at this moment.
 from __future__ import annotations
 
 from ..core import advice
-from ..core.model import Done, Granted, Holder, KnownGrants, Record
+from ..core.model import Begun, Done, Granted, Holder, KnownGrants, Record, Takeover
 from ..core.tenure import request_timeout
 from ..database.guarded import Table
 from ..errors import Busy, LeaseLost, StoreUnreachable
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from typing import Any
 
-    from ..core.model import Begun, Takeover
     from ..core.protocols import ReleaseWaiter
     from ..core.row import Cursor, Move
     from ..database.postgres import PostgresDatabase

@@ -3,14 +3,13 @@ transaction is moving: two transactions that wait for each other's rows would de
 
 from __future__ import annotations
 
-from ..core.row import Cursor
+from ..core.row import Cursor, Move
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
     from typing import Any
 
-    from ..core.row import Move
     from ..database.postgres import PostgresDatabase
     from ..database.sqlite import SqliteDatabase
 

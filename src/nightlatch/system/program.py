@@ -9,12 +9,9 @@ from __future__ import annotations
 import os
 import select
 import signal
+from collections.abc import Mapping, Sequence
 
 from . import clock, tree
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 GRACE = 0.5  # seconds between SIGTERM and SIGKILL: after SIGTERM git removes its lock files
 

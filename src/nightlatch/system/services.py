@@ -11,15 +11,12 @@ import re
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 
 from ..errors import ServiceTrouble
 from . import identity, program
 from .durable import replace
 from .storage import state_folder, user_folder
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9]+")
 _TIMEOUT = 60.0

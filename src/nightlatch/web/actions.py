@@ -203,17 +203,18 @@ def _expect_unchanged_row(reader: StoreReader, form: dict[str, str]) -> None:
         raise MovedOn(f"The slots of {form.get('job', '')} have moved on since the page was drawn.{due}")
 
 
-def _slots(reader: StoreReader, form: dict[str, str]) -> JobSlots:
+def _unchanged_slots(reader: StoreReader, form: dict[str, str]) -> JobSlots:
+    _expect_unchanged_row(reader, form)
     return JobSlots(reader.store, open_for(reader.url), form.get("job", ""), person())
 
 
 def _skip(reader: StoreReader, form: dict[str, str]) -> str:
-    _expect_unchanged_row(reader, form)
+    slots = _unchanged_slots(reader, form)
     try:
         slot = datetime.fromisoformat(form.get("slot", "")).timestamp()
     except ValueError:
         raise UsageError(f"{form.get('slot', '')!r} is not a slot") from None
-    _slots(reader, form).skip(float(round(slot)))
+    slots.skip(float(round(slot)))
     return f"job/{form.get('job', '')}"
 
 
@@ -226,14 +227,12 @@ def _ask_skip(form: dict[str, str]) -> tuple[str, str, str]:
 
 
 def _pause(reader: StoreReader, form: dict[str, str]) -> str:
-    _expect_unchanged_row(reader, form)
-    _slots(reader, form).pause()
+    _unchanged_slots(reader, form).pause()
     return f"job/{form.get('job', '')}"
 
 
 def _unpause(reader: StoreReader, form: dict[str, str]) -> str:
-    _expect_unchanged_row(reader, form)
-    _slots(reader, form).unpause()
+    _unchanged_slots(reader, form).unpause()
     return f"job/{form.get('job', '')}"
 
 

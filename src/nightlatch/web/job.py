@@ -73,10 +73,10 @@ def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:
 
 
 def _buttons(row: Row | None, job: Job | None, stage: str) -> list[Button]:
+    found = [Button(label="Run now", action="run", fields=(("job", job.name),))] if job else []
     if row is None:
-        return [Button(label="Run now", action="run", fields=(("job", job.name),))] if job else []
+        return found
     about = (("job", row.job), ("seen", row.id))
-    found = [Button(label="Run now", action="run", fields=(("job", row.job),))] if job else []
     if row.paused:
         found.append(Button(label="Unpause", action="unpause", kind=GO, fields=about))
     else:

@@ -102,12 +102,8 @@ def sentence(found: list[KnownJob]) -> tuple[list[tuple[str, str]], str]:
     if paused:
         parts.append((f"{count(len(paused))} {'is' if len(paused) == 1 else 'are'} paused", ""))
     bad = [one.name for one in found if one.look[1] in (words.BAD, words.DOUBT)]
-    second = (
-        f"{len(bad)} of them did not succeed last time: {', '.join(bad[:5])}{' …' if len(bad) > 5 else ''}."
-        if bad
-        else ""
-    )
-    return parts, second
+    named = f"{', '.join(bad[:5])}{' …' if len(bad) > 5 else ''}"
+    return parts, f"{len(bad)} of them did not succeed last time: {named}." if bad else ""
 
 
 def _known(reader: StoreReader, name: str, newest: RunRow | None, row: Row | None, usd: float) -> KnownJob | None:

@@ -119,6 +119,7 @@ def _of_run(reader: StoreReader, view: RunView) -> AttentionRow:
     headline = run_facts.run_verdict(reader, run, view.status)
     offered = buttons.of_run(reader, run, view.status)
     last = run_facts.last_line(reader, run)
+    label, part = ("Log", "log") if run.held is None else ("See the plan", "plan")
     return AttentionRow(
         look=words.look_of(run, view.status),
         title=run.job,
@@ -127,12 +128,7 @@ def _of_run(reader: StoreReader, view: RunView) -> AttentionRow:
         sentence=headline.sentence,
         last_line="" if words.short(last, 60).rstrip("…") in headline.sentence else last,
         twin=_twin(reader, view, offered),
-        buttons=(
-            *offered,
-            buttons.Button(label="Log", href=f"run/{run.id}#log")
-            if run.held is None
-            else buttons.Button(label="See the plan", href=f"run/{run.id}#plan"),
-        ),
+        buttons=(*offered, buttons.Button(label=label, href=f"run/{run.id}#{part}")),
     )
 
 

@@ -152,13 +152,8 @@ class Pages:
 
         found = await self._site.read(look)
         if found is None:
-            return self._site.message(
-                request,
-                f"Nothing is named “{wanted}”.",
-                "A run is found by its id or key, a job by its name.",
-                status=404,
-                back=self._site.base,
-            )
+            text = "A run is found by its id or key, a job by its name."
+            return self._site.message(request, f"Nothing is named “{wanted}”.", text, status=404, back=self._site.base)
         to = f"job/{found}" if isinstance(found, str) else f"run/{found.id}"
         raise web.HTTPSeeOther(f"{self._site.base}{to}")
 

@@ -41,9 +41,7 @@ class PagesServer:
         self._metrics_port = metrics_port
         self.access = Access(stores.folder_of(store))
 
-    def run(
-        self, report: Callable[[str], None], *, child: bool = False, ready: Callable[[int], None] | None = None
-    ) -> int:
+    def run(self, report: Report, *, child: bool = False, ready: Callable[[int], None] | None = None) -> int:
         """Serve the pages until a signal asks to stop; as a child, also until the parent is gone. `ready` is called
         with the port, and opens the pages."""
         asyncio.run(self._run(report, child, ready))

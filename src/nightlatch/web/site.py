@@ -101,13 +101,8 @@ class Site:
         except NoStore:
             return self.draw(request, "now.html", "now", empty=True, now=clock.wall(), unreachable="", audit=None)
         except StoreUnreachable as error:
-            return self.message(
-                request,
-                "The store does not answer.",
-                f"{error}. This page tries again by itself.",
-                status=503,
-                retry=True,
-            )
+            text = f"{error}. This page tries again by itself."
+            return self.message(request, "The store does not answer.", text, status=503, retry=True)
         except UsageError as error:
             return self.message(request, "That cannot be shown.", str(error), status=404, back=self.base)
         except (web.HTTPException, OSError, RuntimeError):

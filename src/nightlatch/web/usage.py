@@ -32,13 +32,10 @@ def page(reader: StoreReader, calendar: Calendar, by: str) -> dict[str, Any]:
     since = (today - timedelta(days=DAYS - 1)).isoformat()
     report = page_report(reader, by)
     dearer = _jobs_that_got_dearer(reader) if by == "job" else []
-    first = next(
-        (
-            verdict.Dearer(job=job, factor=one.shift.factor, since=calendar.date(one.shift.first.at))
-            for job, one in dearer
-        ),
-        None,
-    )
+    first = None
+    if dearer:
+        job, change = dearer[0]
+        first = verdict.Dearer(job=job, factor=change.shift.factor, since=calendar.date(change.shift.first.at))
     named = [first.job] if first else []
     named += [row.by[0] for row in report.rows if row.by[0] not in named]
     days = [(today - timedelta(days=back)).isoformat() for back in reversed(range(DAYS))]

@@ -141,6 +141,9 @@ class Interactions(_Google):
         media = body.mentions("image", "audio", "video", "document", "uri", "file")
         tier = str(fields.get("service_tier") or "")
         searches = _searches(fields.get("tools"))
+        refused = "an agent works at the vendor: its budget is set where it is launched" if fields.get("agent") else ""
+        if fields.get("background") and not refused:
+            refused = "background interactions are charged after their reply; leave out `background`"
         return ModelRequest(
             models=(str(fields.get("model") or ""),),
             tier="" if tier in _STANDARD else tier.lower(),
@@ -151,13 +154,7 @@ class Interactions(_Google):
             uses=USES if searches else 0,
             uncounted=", ".join(sorted(fields.keys() - self._known)) or ("media" if media else ""),
             after=str(fields.get("previous_interaction_id") or fields.get("continuation_token") or ""),
-            refused=(
-                "an agent works at the vendor: its budget is set where it is launched"
-                if fields.get("agent")
-                else "background interactions are charged after their reply; leave out `background`"
-                if fields.get("background")
-                else ""
-            ),
+            refused=refused,
         )
 
     def limit(self, body: Body, output: int) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import os
 
-from ...core.model import Mark, check_name
+from ...core.model import Holder, KnownGrants, Mark, check_name
 from ...errors import LeaseLost, UsageError
 from ...store import held, url
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ...core.model import Holder, KnownGrants
     from ...core.protocols import Gate, Store
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 
-from ...errors import Error, StaleToken
+from ...errors import Error, LeaseLost, StaleToken
 from ..shared.client import send
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-    from ...errors import LeaseLost
 
 
 def uses_run_lease() -> bool:

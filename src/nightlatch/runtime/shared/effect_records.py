@@ -10,7 +10,7 @@ from __future__ import annotations
 from ...core import advice
 from ...core import effects as rules
 from ...core.effects import BEGUN, DONE, FAILED, IN_DOUBT
-from ...core.model import Holder, check_name
+from ...core.model import Done, Holder, check_name
 from ...errors import Busy, InputChanged, StaleToken, StoreUnreachable, UsageError
 from ...ledger import open_for
 from ...ledger.effects import Effect
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeAlias, TypeVar
 
-    from ...core.model import Done
     from ...core.protocols import Store
     from ...ledger.ledger import Ledger
     from ..supervisor.effects.effect_requests import EffectLease

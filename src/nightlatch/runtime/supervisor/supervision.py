@@ -18,7 +18,7 @@ from ...system.identity import new_id
 from ...system.lifetime import Lifetime
 from ...system.light import signal
 from ...system.warden import LOST, SIGNALLED, Warden
-from ...system.warden_messages import Started
+from ...system.warden_messages import Report, Started
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ...core.model import Begun, Record
     from ...core.protocols import Gate, Store
     from ...errors import LeaseLost
-    from ...system.warden_messages import Report
     from ..shared.leases.lease import Lease
     from .leases.handle import Handle
 

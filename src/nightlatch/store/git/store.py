@@ -6,7 +6,7 @@ verb refuses only after it has read the refs again.
 
 from __future__ import annotations
 
-from ...core.model import Begun, Done, Granted, KnownGrants, Record
+from ...core.model import Begun, Done, Granted, Holder, KnownGrants, Record, Takeover
 from ...core.passwords import hide_password
 from ...core.tenure import request_timeout
 from ...core.value import replace
@@ -26,7 +26,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from ...core.model import Holder, Takeover
     from ...core.protocols import ReleaseWaiter
     from ...core.row import Cursor, Move
     from .objects import Commit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ....core.model import Takeover
+from ....core.model import Begun, Granted, Holder, Record, Takeover
 from ....core.tenure import Tenure
 from ....core.value import replace
 from ....errors import Busy, Nested, StoreUnreachable, UsageError
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ....core.model import Begun, Granted, Holder, Record
     from ....core.protocols import ReleaseWaiter, Store
 
 _NAMED = 10  # processes, at most, that the new record names as not proven gone

@@ -6,8 +6,8 @@ import os
 from _thread import allocate_lock
 
 from ....core import checks, duration
-from ....core.model import Mark, check_name
-from ....core.tenure import MINIMUM_TTL
+from ....core.model import Begun, Mark, Record, check_name
+from ....core.tenure import MINIMUM_TTL, Tenure
 from ....errors import LeaseLost, StoreUnreachable, UsageError
 from ....store import url
 from ....store.keeper import Keeper
@@ -19,9 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ....core.model import Begun, Record
     from ....core.protocols import Gate, Store
-    from ....core.tenure import Tenure
 
 
 def ttl_seconds(text: str | None, store: Store) -> float:

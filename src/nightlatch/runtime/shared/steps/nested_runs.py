@@ -9,7 +9,7 @@ from ....core.effects import DONE
 from ....core.keys import key as derive
 from ....errors import Error, InDoubt, RunEnded, Stop, StoreUnreachable, UsageError
 from ....ledger.chain import clean
-from ....ledger.nested import MOST, NestedRun
+from ....ledger.nested import MOST, NestedRun, PendingWrite
 from ....system import clock
 from ..effect_records import ledger_is_per_machine
 from ..replies import refusal
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from ....core.model import Holder
     from ....core.protocols import Store
     from ....ledger.ledger import Ledger
-    from ....ledger.nested import PendingWrite
     from ....ledger.records import RunRow
 
     class HeldLease(Protocol):

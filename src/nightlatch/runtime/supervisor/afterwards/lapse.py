@@ -6,13 +6,12 @@ That is enough to show the run. To act on it, acquire the lease and seal its gat
 from __future__ import annotations
 
 from ....core import statuses
-from ....core.model import Begun
+from ....core.model import Begun, Holder, Record
 from ....errors import StoreUnreachable
 from ....system import identity, process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ....core.model import Holder, Record
     from ....core.protocols import Store
     from ....ledger.ledger import Ledger
     from ....ledger.records import RunRow

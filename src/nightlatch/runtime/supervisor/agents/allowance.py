@@ -6,7 +6,7 @@ counts, a quarter of what is left of it. What the vendor has counted is usage, a
 
 from __future__ import annotations
 
-from ....core.units import UNITS
+from ....core.units import UNITS, Amounts
 from ....core.value import replace
 from ....ledger.holds import ALL_JOBS, FIRST_LAUNCH, HOLD, SETTLED, Hold
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ....core.budget import Cap
-    from ....core.units import Amounts
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Records, Writer
     from ..run.spending import Spending

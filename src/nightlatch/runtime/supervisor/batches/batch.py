@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ....core.batch import Batch
     from ....core.budget import Cap
     from ....core.protocols import Store
-    from ....ledger.items import ItemRow
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Writer
     from ...shared.verdict import Verdict

@@ -19,18 +19,14 @@ from ....core.effects import DONE, FAILED, FIRST_PAUSE, IN_DOUBT, LONGEST_PAUSE
 from ....core.value import value
 from ....errors import Busy, InDoubt, LeaseLost, Nested, StaleToken, StoreUnreachable, UsageError
 from ....ledger import open_for
+from ....ledger.effects import Effect
 from ....store import url
 from ....system import clock, program, redaction, tree, warden
-from ....system.warden_messages import Ended, NotStarted, Started
+from ....system.warden_messages import Ended, NotStarted, Report, Started
 from ...shared.effect_records import EffectRecords, doubt_message, hint
+from ...shared.leases.lease import Lease
 from ..supervision import GRACE, Supervision
 from .probe_wait import Interruptible, rest
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ....ledger.effects import Effect
-    from ....system.warden_messages import Report
-    from ...shared.leases.lease import Lease
 
 RESULT = 4096  # bytes of standard output that are kept as the result
 

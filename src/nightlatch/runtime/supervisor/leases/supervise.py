@@ -7,7 +7,7 @@ from ....core.model import check_name
 from ....core.value import value
 from ....errors import LeaseLost
 from ....store import url
-from ....system.warden_messages import Ended, NotStarted
+from ....system.warden_messages import Ended, NotStarted, Report
 from ..supervision import Supervision
 
 TYPE_CHECKING = False
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from ....core.protocols import Gate
-    from ....system.warden_messages import Report
 
 
 @value(frozen=True, kw_only=True)

@@ -6,12 +6,11 @@ from __future__ import annotations
 import sys
 
 from ....core import statuses
-from ....errors import GateUnreachable, RunEnded
+from ....errors import Error, GateUnreachable, RunEnded
 from ....ledger import kinds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ....errors import Error
     from ....ledger.ledger import Ledger
     from ....ledger.records import RunRow
 

@@ -11,7 +11,7 @@ from _thread import allocate_lock, start_new_thread
 from ....core.metering.call import in_doubt
 from ....core.units import METERED, UNITS
 from ....errors import StoreUnreachable
-from ....ledger.holds import SETTLED
+from ....ledger.holds import SETTLED, Hold, Holds
 from ....system import clock
 
 TYPE_CHECKING = False
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from ....ledger.holds import Hold, Holds
     from ....ledger.writer import Verb, Writer
 
 _TOGETHER = 0.2  # seconds in which usage gathers for one commit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....core.metering.call import fit
+from ....core.metering.call import Call, fit
 from ....core.units import METERED, UNITS
 from ....ledger.holds import ALL_JOBS
 
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ....core.budget import Cap
-    from ....core.metering.call import Call
     from ..run.spending import Spending
     from .book import Book
 

@@ -7,7 +7,7 @@ import select
 
 from ....config import place
 from ....core import advice, statuses
-from ....core.job import GATEWAY
+from ....core.job import GATEWAY, Job
 from ....core.target import DRIVER
 from ....store import url
 from ....system import clock, redaction, warden
@@ -15,14 +15,13 @@ from ....system.warden_messages import Ended
 from ...shared import trace
 from .. import backoff
 from ..socket.server import Socket
-from ..supervision import BY_HAND
+from ..supervision import BY_HAND, Supervision
 from . import output, watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ....core.job import Job
     from ....ledger.agents import AgentRow
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Writer
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from ..publishing.delivery import Delivery
     from ..socket.listener import Listener
     from ..socket.reported import Reported
-    from ..supervision import Supervision
     from .ending import Ending
     from .spending import Spending
 

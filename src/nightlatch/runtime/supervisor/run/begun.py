@@ -7,14 +7,13 @@ that began a key knows the rest; a person's decision is in the store for all of 
 from __future__ import annotations
 
 from ....core import statuses
-from ....core.model import Begun
+from ....core.model import Begun, Done
 from ....ledger import kinds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from ....core.model import Done
     from ....core.protocols import Store
     from ....ledger.ledger import Ledger
     from ....ledger.records import RunRow

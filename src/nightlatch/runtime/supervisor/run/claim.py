@@ -12,7 +12,7 @@ from _thread import start_new_thread
 
 from ....core import slots, statuses
 from ....core import stage as stages
-from ....core.job import CANCEL, SKIP
+from ....core.job import CANCEL, SKIP, Job
 from ....core.retry import GAVE_UP, STARTS
 from ....core.row import APPROVER
 from ....core.schedule import name_of
@@ -31,7 +31,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ....core.job import Job
     from ....core.protocols import Store
     from ....core.row import Claim, Row
     from ....ledger.ledger import Ledger

@@ -5,15 +5,13 @@ from __future__ import annotations
 from .... import exits
 from ....core import duration, statuses
 from ....system import warden
-from ....system.warden_messages import Ended, NotStarted, WardenDied
-from ..supervision import BY_HAND
+from ....system.warden_messages import Ended, NotStarted, Report, WardenDied
+from ..supervision import BY_HAND, Supervision
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....errors import LeaseLost
-    from ....system.warden_messages import Report
     from ..socket.reported import Reported
-    from ..supervision import Supervision
 
 
 class Ending:

@@ -7,11 +7,10 @@ import select
 import sys
 
 from ....system.durable import private_folder
-from ....system.redaction import Redacted
+from ....system.redaction import Redacted, Redactor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ....system.redaction import Redactor
     from ..batches.bar import Bar
 
 CAP = 16 << 20  # bytes of `output`; then it becomes `output.1`, in place of the previous one

@@ -12,10 +12,7 @@ import subprocess
 import sys
 
 from ....core import statuses
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ...shared.verdict import Verdict
+from ...shared.verdict import Verdict
 
 _TIMEOUT = 10.0  # seconds for a try
 _PAUSES = (1.0, 5.0)  # seconds between the tries

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 
 from ....core import advice, duration, retry, statuses
-from ....core.job import BY_HAND, GATEWAY
+from ....core.job import BY_HAND, GATEWAY, Job
 from ....core.value import replace
 from ....errors import Busy, InDoubt
 from ....ledger import open_for
@@ -18,7 +18,6 @@ from .spending import Spending
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ....core.job import Job
     from ....ledger.ledger import Ledger
     from ....ledger.records import RunRow
     from ...shared.verdict import Verdict

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from ....errors import OverBudget, StoreUnreachable
+from ....core.job import Job
+from ....errors import Busy, OverBudget, StoreUnreachable
+from ....ledger.ledger import Ledger
 from ....ledger.refused_starts import BUDGET, HELD
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ....core.job import Job
-    from ....errors import Busy
-    from ....ledger.ledger import Ledger
 
 
 def record(ledger: Ledger, job: Job, why: Busy | OverBudget) -> None:

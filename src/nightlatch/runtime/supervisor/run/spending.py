@@ -6,7 +6,7 @@ import os
 
 from ....config import place
 from ....core import budget
-from ....core.job import metering_of
+from ....core.job import Job, metering_of
 from ....core.units import UNITS
 from ....errors import OverBudget, StoreUnreachable
 
@@ -15,7 +15,6 @@ ALL_JOBS = ""  # in place of a job: all jobs of the ledger
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ....core.budget import Cap
-    from ....core.job import Job
     from ....core.protocols import Store
     from ....ledger.ledger import Ledger
     from ....ledger.records import RunRow

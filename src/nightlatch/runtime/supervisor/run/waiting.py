@@ -6,18 +6,14 @@ from ....config import place
 from ....core import statuses
 from ....errors import Busy, StoreUnreachable, UsageError
 from ....ledger import open_for
+from ....ledger.ledger import Ledger
+from ....ledger.records import RunRow
 from ....store import url
 from ....system import clock, identity
 from ....system.light import signal
 from ...shared import verdict as verdicts
-from ..supervision import BY_HAND
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ....ledger.ledger import Ledger
-    from ....ledger.records import RunRow
-    from ...shared.verdict import Verdict
-    from ..supervision import Supervision
+from ...shared.verdict import Verdict
+from ..supervision import BY_HAND, Supervision
 
 
 def moved_on(before: RunRow, run: RunRow) -> bool:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock, start_new_thread
 
-from ...shared.replies import refusal, reply
+from ...shared.replies import DeferredReply, refusal, reply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ...shared.replies import DeferredReply
 
 _MOST_THREADS = 128
 
