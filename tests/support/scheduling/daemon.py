@@ -55,9 +55,10 @@ _start = Starter.start
 
 
 def server(store: str, jobs: dict[str, dict[str, Any]]) -> Server:
-    return Server(
-        lambda: Given(dict(jobs)), store, lambda text: print(f"nightlatch: {text}", file=sys.stderr, flush=True)
-    )
+    def load() -> Any:
+        return Given(dict(jobs))
+
+    return Server(load, store, lambda text: print(f"nightlatch: {text}", file=sys.stderr, flush=True))
 
 
 if __name__ == "__main__":
