@@ -23,7 +23,7 @@ WHERE job = :job AND parent = '' ORDER BY changed DESC LIMIT :most
 """
 _AMOUNTS = f"SELECT {_UNITS} FROM {{prefix}}run WHERE job = :job AND parent = '' ORDER BY changed DESC LIMIT :most"
 _USD = UNITS["usd"].scale
-_OUTCOMES = """
+_NEWEST_OUTCOMES = """
 SELECT changed, status, elapsed FROM {prefix}run WHERE job = :job AND parent = '' ORDER BY changed DESC LIMIT :most
 """
 _MODELS = "SELECT DISTINCT model FROM {prefix}usage WHERE run = :run AND model <> '' ORDER BY model"
@@ -123,7 +123,7 @@ class History:
 
     def newest_outcomes_of(self, jobs: Sequence[str], most: int = 60) -> dict[str, list[tuple[float, str, float]]]:
         """`newest_outcomes` of each of these jobs."""
-        found = self._tables.read_each(_OUTCOMES, [{"job": job, "most": most} for job in jobs])
+        found = self._tables.read_each(_NEWEST_OUTCOMES, [{"job": job, "most": most} for job in jobs])
         return {
             job: [(at / 1000, status, elapsed / 1000) for at, status, elapsed in reversed(rows)]
             for job, rows in zip(jobs, found, strict=True)
