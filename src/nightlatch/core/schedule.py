@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import datetime
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
 
 from ..errors import UsageError
 from . import duration
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 COUNTED = 1000  # slots; more are not counted exactly
 SHORTHANDS = {

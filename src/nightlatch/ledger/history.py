@@ -3,18 +3,21 @@ ten thousand."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from ..core.units import UNITS, Amounts
 from ..core.value import value
 from . import outline, tally
 from .chain import job_chain
 from .kinds import RARE
 from .records import ENTRY, Entry, newest_runs, of_any_status
-from .tables import Tables
-from .tally import Tally
 from .typed_table import amounts
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from .tables import Tables
+    from .tally import Tally
 
 _UNITS = ", ".join(UNITS)
 _SERIES = f"""

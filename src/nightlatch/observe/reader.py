@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
-
 from ..core import advice, statuses
 from ..core.agent import ended_scope
-from ..core.model import Begun
 from ..core.passwords import hide_password
 from ..core.printable import printable
 from ..database import sqlite_presence
 from ..errors import StoreUnreachable, UsageError
 from ..ledger import location
-from ..ledger.agents import AgentRow
-from ..ledger.records import RunRow
 from ..runtime.supervisor.afterwards import lapse
 from ..runtime.supervisor.run import begun
 from ..store import url as stores
 from ..system import clock
 
-T = TypeVar("T")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+    from typing import Any, TypeVar
+
+    from ..core.model import Begun
+    from ..ledger.agents import AgentRow
+    from ..ledger.records import RunRow
+
+    T = TypeVar("T")
 
 _MEMO = 5000  # entries; a larger memo is cleared
 NEEDS_DECISION = (*statuses.NEEDS_PERSON, lapse.LAPSED)

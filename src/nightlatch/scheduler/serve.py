@@ -8,10 +8,11 @@ import select
 import signal
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
-from ..config.load import Config
 from ..config.settings import absolute_store
 from ..core import advice, statuses
+from ..core.job import Job
 from ..core.row import NEVER
 from ..errors import BadConfig, StoreUnreachable
 from ..ledger import open_for
@@ -30,9 +31,9 @@ _RETRY = 5.0  # seconds between two tries while the store cannot be reached
 
 
 class Server:
-    """One machine's scheduler, with its processes. `load` reads nightlatch.toml, or raises BadConfig."""
+    """One machine's scheduler, with its processes. `load` reads nightlatch.toml: a `Config`, or raises BadConfig."""
 
-    def __init__(self, load: Callable[[], Config], store: str | None, say: Callable[[str], None]) -> None:
+    def __init__(self, load: Callable[[], Any], store: str | None, say: Callable[[str], None]) -> None:
         self._load, self._say = load, say
         self._by_file = not (store or os.environ.get(url.ENV))  # does nightlatch.toml name the store?
         self.moved = False  # it names another one now: serve anew
@@ -122,7 +123,7 @@ class Server:
     def _apply_config(self) -> None:
         self._scheduler.at_once = self._config.at_once
         self._starter.config = self._config
-        jobs = self._config.jobs
+        jobs: dict[str, Job] = self._config.jobs
         removed = self._served.removed(jobs)
         self._scheduler.serve({name: Scheduled(job, definition(job)) for name, job in jobs.items()}, removed)
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterable, Mapping
 
 from .light import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 _SYS_CLONE3 = 435  # on every architecture
 _CLONE_CLEAR_SIGHAND = 0x1_0000_0000  # our signal handlers must not run in the child before its exec

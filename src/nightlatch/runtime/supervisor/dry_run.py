@@ -10,17 +10,14 @@ import os
 import select
 import sys
 import tempfile
-from typing import Any
 
 from ...config import place
 from ...core import advice, budget, statuses
 from ...core import effects as rules
 from ...core.effects import BEGUN, DONE, IN_DOUBT, PLANNED
-from ...core.job import Job
 from ...core.units import CAPPED
 from ...errors import InDoubt, OnlyPlanned
 from ...ledger import kinds
-from ...ledger.records import RunRow
 from ...store import url
 from ...system import clock, redaction, tree
 from ..shared import env_file, plan
@@ -38,6 +35,13 @@ from .run.watch import RunWatch
 from .socket import verbs
 from .socket.server import Socket
 from .supervision import Supervision, without_password
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ...core.job import Job
+    from ...ledger.records import RunRow
 
 
 def dry_run(job: Job, *, store: str | None = None) -> Plan:
