@@ -15,7 +15,7 @@ from tests.support.servers.git import git_http
 from nightlatch.core.model import Done
 from nightlatch.store.git import done
 from nightlatch.store.git.done import KeyPlace
-from nightlatch.store.git.objects import Pack, tree_bytes
+from nightlatch.store.git.objects import NewObjects, tree_bytes
 from nightlatch.store.git.repository import RefMove
 from nightlatch.store.git.store import connect
 from nightlatch.system import identity
@@ -89,18 +89,18 @@ class _Keys:
 
     def _fill(self, count: int) -> None:
         """All at once, in the very trees that settling one after another makes."""
-        pack, repository = Pack(), self.store.repository
+        new_objects, repository = NewObjects(), self.store.repository
         parts: dict[str, dict[str, list[str]]] = {}
         for number in range(count):
             key = Done(scope="bench", key=f"key-{number}", value="", input="", token=1, at=0.0)
             place = KeyPlace(key.scope, key.key)
-            parts.setdefault(place.ref, {}).setdefault(place.path(0), []).append(done._line(key))
+            parts.setdefault(place.ref, {}).setdefault(place.entry_name(0), []).append(done._line(key))
         moves = []
         for ref, blobs in parts.items():
-            tree = tree_bytes({digit: done._store(lines, 1, pack) for digit, lines in blobs.items()})
-            commit = pack.commit(ref, tree=pack.add("tree", tree), at=time.time())
+            tree = tree_bytes({digit: done._add_lines(lines, 1, new_objects) for digit, lines in blobs.items()})
+            commit = new_objects.commit(ref, tree=new_objects.add("tree", tree), at=time.time())
             moves.append(RefMove(ref=ref, old="", new=commit.oid))
-        repository.write(pack)
+        repository.write(new_objects)
         repository.swap(moves, timeout=60)
 
 

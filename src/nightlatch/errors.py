@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Error(Exception):
     """Something could not be done; the message says what to do next."""
 
-    exit_code: int = exits.OURS
+    exit_code: int = exits.OURS  # Nightlatch itself failed, unless a subclass says otherwise
 
 
 class UsageError(Error):
@@ -97,7 +97,7 @@ class Busy(Error):
 
 
 class RunEnded(Error):
-    """The run does not allow this: it is done, was ended, or waits for a person. `run` shows which."""
+    """The run does not allow this: it has ended, or (despite the name) it waits for a person. See `run.status`."""
 
     exit_code: int = exits.NEEDS_PERSON
 
@@ -117,7 +117,7 @@ class InDoubt(Error):
 
 
 class NotDone(Error):
-    """Raised by the user's function of an effect: certainly nothing was done, so it may be tried again."""
+    """The function that does an effect raises this if certainly nothing was done: the effect may be tried again."""
 
     exit_code: int = exits.FAILED
 
@@ -211,7 +211,7 @@ def kinds() -> dict[str, type[Error] | type[Stop]]:
 
 
 def name_of(error: Error | Stop) -> str:
-    """The name of the error's class; if that is defined elsewhere, of its nearest base class here."""
+    """The name of the error's class or, if it is defined elsewhere, of its nearest base class in this module."""
     ours = kinds()
     return next(kind.__name__ for kind in type(error).__mro__ if ours.get(kind.__name__) is kind)
 

@@ -18,7 +18,7 @@ class Exit(int):
     words: dict[str, str]
 
     def __new__(cls, code: int, meaning: str, commands: str = "", /, **words: str) -> Exit:
-        """`commands`: those for which it has exactly this meaning; `words`: its narrower meaning for others."""
+        """`commands`: those for which the code has exactly this meaning; `words`: its narrower meaning for others."""
         row = super().__new__(cls, code)
         row.meaning = meaning
         row.words = dict.fromkeys(commands.split(), meaning) | words

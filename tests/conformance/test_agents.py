@@ -159,9 +159,9 @@ class Forgets(Acme):  # type: ignore[misc, valid-type]
 @pytest.mark.parametrize(
     ("broken", "caught"),
     [
-        (LaunchesTwice, "test_a_lost_reply_is_not_sent_again_and_proves_nothing"),
-        (SaysNoForUnknown, "test_unknown_is_not_no"),
-        (DoesNotWait, "test_a_cancel_takes_and_ended_means_that_the_vendor_says_so"),
+        (LaunchesTwice, "test_a_launch_whose_reply_is_lost_is_not_sent_again_and_proves_nothing"),
+        (SaysNoForUnknown, "test_a_find_that_can_read_nothing_does_not_return_none"),
+        (DoesNotWait, "test_a_cancel_takes_effect_and_poll_shows_no_end_while_the_agent_works"),
         (Forgets, "test_statuses_are_known_ones_and_figures_never_fall"),
     ],
 )

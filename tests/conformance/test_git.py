@@ -39,7 +39,7 @@ class _Git(stores.StoreCase):
     def state(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("XDG_STATE_HOME", str(root / "state"))
         # With a TTL of a second there is little time for a git that starts on a busy machine.
-        monkeypatch.setattr("nightlatch.store.git.store._SHORTEST", 20.0)
+        monkeypatch.setattr("nightlatch.store.git.store._MIN_TIMEOUT", 20.0)
 
     def open(self) -> Store:
         return connect(self.where)

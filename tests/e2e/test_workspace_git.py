@@ -52,7 +52,7 @@ def test_its_own_push_fails_and_says_why(sqlite_url, remote, checkout, tmp_path)
 
 
 # A git that nobody waited for would hold up the end for an hour in place of 5 s.
-PATIENT = "from nightlatch.system import tree; tree._ANSWER = 3600\nfrom nightlatch.cli.main import main; main()"
+PATIENT = "from nightlatch.system import tree; tree._OWN_PROGRAMS_TIMEOUT = 3600\nfrom nightlatch.cli.main import main; main()"
 
 
 def test_commits_are_pushed_with_trailers(sqlite_url, remote, checkout, monkeypatch):

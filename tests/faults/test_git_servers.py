@@ -38,7 +38,7 @@ def test_a_remote_that_is_away_for_a_while_costs_nobody_a_lease(remote: Remote) 
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a TTL of a second there is little time for a git that starts on a busy machine."""
-    monkeypatch.setattr("nightlatch.store.git.store._SHORTEST", 20.0)
+    monkeypatch.setattr("nightlatch.store.git.store._MIN_TIMEOUT", 20.0)
 
 
 def test_two_firings_of_a_cron_line_take_over_from_a_machine_that_is_gone(remote: Remote, patient: None) -> None:

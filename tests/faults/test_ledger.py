@@ -229,7 +229,7 @@ def test_verbs_of_many_threads_go_to_the_disk_together(ledger_url):
     writer = book.seal(book.open_run("job", "k").id, token=1, grant="g", holder=ME)
     threads = [threading.Thread(target=writer.usage, kwargs={"calls": 1}) for _ in range(40)]
     before = commits(book, writer)
-    with writer._commits.alone():  # somebody else's commit is under way
+    with writer._commits.exclusive():  # somebody else's commit is under way
         for thread in threads:
             thread.start()
         until(lambda: len(writer._commits._queue) == len(threads))

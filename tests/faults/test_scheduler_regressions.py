@@ -216,10 +216,10 @@ def test_when_a_run_ends_what_waits_for_room_is_started_without_reading_all_that
     order = [started[0].name]
     for _ in range(2):
         world.started.clear()
-        world.scheduler.fill({order[-1]})
+        world.scheduler.start_waiting({order[-1]})
         assert world.started == []  # its run is still at work
         world.end(started)
-        world.scheduler.fill({order[-1]})
+        world.scheduler.start_waiting({order[-1]})
         (started,) = world.started
         order.append(started[0].name)
     assert order == ["first", "second", "third"]
@@ -234,7 +234,7 @@ def test_after_a_wake_the_end_of_a_run_starts_nothing_before_the_network_is_up(w
     world.clocks.sleep(60)
     world.started.clear()
     world.scheduler._next_look = world.clocks.now() + 1
-    world.scheduler.fill({"first"})
+    world.scheduler.start_waiting({"first"})
     assert world.started == []
     assert len(world.after(25)) == 1
 
@@ -630,7 +630,7 @@ def test_a_definition_can_be_reverted_though_its_daemon_was_killed_right_after_i
 ) -> None:
     """No machine knew that it had served it, so every machine's file was old, and the job silent for ever."""
     hourly, kept = job("job", "every 1h"), dict[str, str]()
-    world.scheduler.keep_served = lambda: kept.update(world.scheduler.served)
+    world.scheduler.remember_served = lambda: kept.update(world.scheduler.served)
     world.scheduler.serve({"job": Scheduled(hourly, "d0")})
     world.after(0)
     real = world.store.advance

@@ -97,11 +97,11 @@ def test_too_few_runs_and_unknown_jobs_are_silent(book, reader, monkeypatch):
     ],
 )
 def test_a_rise_goes_to_the_factor_that_rose(before, after, expected):
-    assert rise.parts(before, after) == pytest.approx(expected)
+    assert rise.by_cause(before, after) == pytest.approx(expected)
 
 
 def test_the_parts_of_a_rise_add_up():
-    parts = rise.parts(
+    parts = rise.by_cause(
         Level(usd=0.98, tokens=61_000, calls=31, runs_a_day=1), Level(usd=2.84, tokens=64_000, calls=29, runs_a_day=1.5)
     )
     assert sum(parts.values()) == pytest.approx(2.84 * 1.5 - 0.98) and parts["calls"] < 0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nightlatch.gateway import routes
 from nightlatch.gateway.body import BadBody, Body
-from nightlatch.gateway.events import Events, Whole
+from nightlatch.gateway.events import Events, WholeReply
 from nightlatch.gateway.requested import ReplyUsage
 from tests.support.vendor.plan import Plan
 from tests.support.vendor.shapes import Came, chat, generate, interactions, messages, responses
@@ -56,9 +56,9 @@ def test_usage_is_seen_however_the_bytes_come(shape, cuts):
     make, dialect = SHAPES[shape]
     came = Came("1", "m", 100, 345, Plan(cache_read=12, reasoning=45), {"stream_options": {"include_usage": True}})
     whole, events = make(came)
-    for reader, data in ((Whole, json.dumps(whole).encode()), (Events, b"".join(events))):
+    for reader, data in ((WholeReply, json.dumps(whole).encode()), (Events, b"".join(events))):
         seen = ReplyUsage()
-        looking = reader(dialect, seen) if reader is Whole else Events(dialect, seen, drop_ours=False)
+        looking = reader(dialect, seen) if reader is WholeReply else Events(dialect, seen, drop_ours=False)
         places = sorted({0, len(data), *(cut % len(data) for cut in cuts)})
         passed = b"".join(looking.feed(data[a:b]) for a, b in pairwise(places)) + looking.finish()
         assert passed == data

@@ -52,7 +52,7 @@ async def one_long_call(slots: str, *, streams: bool) -> list[dict[str, Any]]:
     settings = {"key": "run", "slots": slots, "last": 0}
     ours.sendall(json.dumps(settings).encode() + b"\n")
     pipe, _ = await Pipe.open(theirs.detach())
-    pipe._take({"room": {"usd": 10**12}, "seen": 0, "until": clock.now() + 60, "to": 9})
+    pipe._handle_message({"room": {"usd": 10**12}, "seen": 0, "until": clock.now() + 60, "to": 9})
     behind, base = await serve(vendor)
     upstream = Upstream({"anthropic": base}, {}, {})
     ready, overdue = asyncio.Event(), Overdue(longest=0.3, look=0.05)

@@ -18,7 +18,7 @@ from nightlatch.errors import UsageError
 from nightlatch.store import url
 from nightlatch.store.git import done as keys
 from nightlatch.store.git import names, record
-from nightlatch.store.git.objects import Pack, read_tree
+from nightlatch.store.git.objects import NewObjects, read_tree
 from nightlatch.store.git.remote import resolve
 from nightlatch.system import program
 from tests.support import programs
@@ -103,7 +103,7 @@ class Bench:
     """Objects without a repository, read as `Repository.read` reads them."""
 
     def __init__(self) -> None:
-        self.pack, self.tree = Pack(), ""
+        self.new_objects, self.tree = NewObjects(), ""
 
     def read(self, *paths: str) -> list[tuple[str, str, bytes] | None]:
         return [self._at([part for part in path.partition(":")[2].split("/") if part]) for path in paths]
@@ -111,19 +111,19 @@ class Bench:
     def _at(self, path: list[str]) -> tuple[str, str, bytes] | None:
         oid = self.tree
         for part in path:
-            kind, content = self.pack._objects[oid]
+            kind, content = self.new_objects._objects[oid]
             if kind != "tree" or part not in (entries := read_tree(content)):
                 return None
             oid = entries[part][1]
-        return oid, *self.pack._objects[oid]
+        return oid, *self.new_objects._objects[oid]
 
     def settle(self, number: int) -> int:
         """Returns how many bytes of objects the new key took."""
         place = keys.KeyPlace("scope", str(number))
         done = Done(scope="scope", key=str(number), value="v" * 40, input="i", token=number, at=1.0)
-        before = set(self.pack._objects)
-        self.tree = place.key_tree(self, self.tree, 1.0).add(done, self.pack)  # type: ignore[arg-type]
-        return sum(len(self.pack._objects[oid][1]) for oid in set(self.pack._objects) - before)
+        before = set(self.new_objects._objects)
+        self.tree = place.key_tree(self, self.tree, 1.0).add(done, self.new_objects)  # type: ignore[arg-type]
+        return sum(len(self.new_objects._objects[oid][1]) for oid in set(self.new_objects._objects) - before)
 
     def find(self, number: int) -> Done | None:
         return keys.KeyPlace("scope", str(number)).key_tree(self, self.tree, 1.0).find()  # type: ignore[arg-type]
@@ -135,7 +135,7 @@ def test_every_done_key_is_found_again_and_objects_stay_small() -> None:
     assert all((found := bench.find(number)) and found.token == number for number in range(3000))
     assert bench.find(3000) is None
     assert max(sizes) < 2 * keys.FULL
-    assert any(len(read_tree(content)) > 1 for kind, content in bench.pack._objects.values() if kind == "tree")
+    assert any(len(read_tree(content)) > 1 for kind, content in bench.new_objects._objects.values() if kind == "tree")
 
 
 def test_a_value_bigger_than_a_blob_may_be_is_kept() -> None:
@@ -143,7 +143,7 @@ def test_a_value_bigger_than_a_blob_may_be_is_kept() -> None:
     for number in range(40):
         place = keys.KeyPlace("scope", str(number))
         done = Done(scope="scope", key=str(number), value="x" * 2 * keys.FULL, input="", token=1, at=1.0)
-        bench.tree = place.key_tree(bench, bench.tree, 1.0).add(done, bench.pack)  # type: ignore[arg-type]
+        bench.tree = place.key_tree(bench, bench.tree, 1.0).add(done, bench.new_objects)  # type: ignore[arg-type]
     assert all(bench.find(number) for number in range(40))
 
 

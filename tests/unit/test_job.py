@@ -99,7 +99,7 @@ def test_python_and_the_command_line_take_every_option_of_the_table(field):
     written = [as_flag(field)] if row.flag else [f"{as_flag(field)}={word}" for word in words]
     parser = Parser("run", "")
     parser.add_options(run_command.OPTIONS.values())
-    given: dict[str, Any] = parser.parse_args(written).present(run_command.OPTIONS)
+    given: dict[str, Any] = parser.parse_args(written).given_values(run_command.OPTIONS)
     assert given.keys() == {field}
     assert job(where=RUN, **given) == job(**{field: value})
 

@@ -15,7 +15,7 @@ from nightlatch.web.made_up import MadeUp
 
 @pytest.fixture
 def small(monkeypatch):
-    for name, number in (("BEGIN", 12), ("END", 20), ("_EACH", 8)):
+    for name, number in (("BEGIN", 12), ("END", 20), ("_PER_ATTEMPT", 8)):
         monkeypatch.setattr(outline, name, number)
 
 

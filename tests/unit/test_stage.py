@@ -54,7 +54,7 @@ class Machine(RuleBasedStateMachine):
         self.store, self.ledger = url.connect(self.url), open_for(self.url)
         self.number = 0
         self.job = self._written()
-        self.first = counting.known_row(self.store, self.ledger, self.job).definition
+        self.first = counting.ensure_row(self.store, self.ledger, self.job).definition
         self.ends: dict[str, End] = {}  # by run
 
     def teardown(self) -> None:
@@ -99,7 +99,7 @@ class Machine(RuleBasedStateMachine):
         if by_slot:
             self._end_claim(job, slot, end, writer.run.id)
         else:
-            counting.count_rest(self.store, self.ledger, "job", self.job.stage)
+            counting.count_uncounted(self.store, self.ledger, "job", self.job.stage)
         assert STAGES.index(before.stage) - STAGES.index(self.row.stage) in (0, 1), "by itself, it falls by one stage"
 
     def _end_claim(self, job: Job, slot: float, end: End, run: str) -> None:
@@ -121,7 +121,7 @@ class Machine(RuleBasedStateMachine):
     def a_person_edits_and_looks(self) -> None:
         self.number += 1
         self.job = self._written()
-        counting.known_row(self.store, self.ledger, self.job)
+        counting.ensure_row(self.store, self.ledger, self.job)
 
     @rule()
     def a_person_decides_what_is_in_doubt(self) -> None:

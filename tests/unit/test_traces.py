@@ -76,17 +76,17 @@ def test_a_run_is_a_tree_of_attempts_steps_effects_and_calls(book):
 
 def test_what_is_over_is_sent_once_and_what_could_not_be_sent_is_not_lost(book):
     exporter = Receiver()
-    follow.round_of(book, exporter)  # begins to read
+    follow.send_new(book, exporter)  # begins to read
     writer = begun(book, 1)
     writer.finish("failed", again_at=writer.now() + 60)
-    follow.round_of(book, exporter)
+    follow.send_new(book, exporter)
     assert exporter.sent == []  # it will be tried again
     exporter.broken = True
     begun(book, 2).finish("succeeded")
     with pytest.raises(NotSent):
-        follow.round_of(book, exporter)
+        follow.send_new(book, exporter)
     exporter.broken = False
-    assert follow.round_of(book, exporter) == 3 and follow.round_of(book, exporter) == 0
+    assert follow.send_new(book, exporter) == 3 and follow.send_new(book, exporter) == 0
     assert sorted(span.name for span in exporter.sent) == ["attempt 1", "attempt 2", "run job"]
 
 

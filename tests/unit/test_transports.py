@@ -25,7 +25,7 @@ LINE = without_markup(HOSTILE + " evil.example/x &lt;@U1&gt;")
 ALERT = ShownAlert(
     id="job:a:2:failed", rule="failed", job="a", run="7k3f", at=1.0, sentence=f"Failed: {LINE}", last_line=LINE
 )
-MESSAGE = Outgoing(id="0123abcd", subject="Nightlatch: a failed", text=f"a: Failed: {LINE}", worst=1, alerts=(ALERT,))
+MESSAGE = Outgoing(id="0123abcd", subject="Nightlatch: a failed", text=f"a: Failed: {LINE}", rank=1, alerts=(ALERT,))
 
 
 def send(kind: str, **settings: object) -> None:

@@ -110,7 +110,7 @@ class Anthropic:
             yield session["id"], session.get("metadata") or {}, session["status"]
 
     def _sessions(self, ask: Ask) -> Iterator[dict[str, Any]]:
-        """The sessions of this launch; archived ones too, since one may have received the message before that."""
+        """The sessions of this launch; archived ones too: one may have got the message before it was archived."""
         for session in self._listed(ask.since, include_archived="true"):
             labels = session.get("metadata") or {}
             if all(labels.get(name) == text for name, text in ask.labels.items() if name.endswith("launch")):

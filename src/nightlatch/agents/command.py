@@ -1,8 +1,8 @@
 """Any vendor, by commands in any language: `launch`, `poll`, `cancel` and, optionally, `find`.
 
 A command gets the handle as NIGHTLATCH_HANDLE and JSON on standard input (`launch` and `find`: the fields of `Ask`),
-and prints JSON. Exit code 2 of `find` means that it cannot tell; any other code but 0 is a failure. A failed launch may
-have started work: only exit code 1 with `{"launched": false}` on standard output proves that it has not.
+and prints JSON. Exit code 2 of `find` means that it cannot tell; any other code except 0 is a failure. A failed launch
+may have started work: only exit code 1 with `{"launched": false}` on standard output proves that it has not.
 """
 
 from __future__ import annotations

@@ -45,10 +45,10 @@ from .seam import (
     poll,
 )
 
-_SEARCHED_BACK = 7 * 86_400  # seconds: how far back a vendor's list is searched for a launch
+_SEARCH_BACK = 7 * 86_400  # seconds: how far back a vendor's list is searched for a launch
 _PATIENCE = 600.0  # seconds for a cancel, where nothing else limits it
-_AGENT_GOES_ON = ("taken", "shut-down", "lost")  # they end the run, not its agent: the next holder reattaches to it
-_ON_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_AGENT_GOES_ON = ("taken", "shut-down", "lost")  # they end the run but not its agent, which the next holder finds
+_END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class _EndRequested(BaseException):
@@ -79,9 +79,9 @@ class AgentDriver:
     # ── one launch ──
 
     def run(self) -> int:
-        for signum in _ON_SIGNALS:
+        for signum in _END_SIGNALS:
             signal.signal(signum, self._on_signal)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ON_SIGNALS)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _END_SIGNALS)
         try:
             self._handle = self._find_or_launch()
             if self._end_requested:
@@ -131,7 +131,7 @@ class AgentDriver:
             input=self._request.input,
             fields={name: setting for name, setting in vendor_fields.items() if name not in names.FIELDS},
             labels={"nightlatch_run": self._run.run.lower(), "nightlatch_launch": self._label},
-            since=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.wall() - _SEARCHED_BACK)),
+            since=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(clock.wall() - _SEARCH_BACK)),
         )
         model = str(vendor_fields.get("priced_as") or self._request.agent)
         return replace(ask, **limits(self._adapter, self._tariff, model, self._allowance))
@@ -183,7 +183,7 @@ class AgentDriver:
         return clock.now() - self._waited_since < self._request.seconds("waits")
 
     def _nearly_spent_unit(self) -> str:
-        """A unit of which less is left than the last two polls added: the next may be too late. "" if there is none."""
+        """A unit of which less is left than the last two polls added, so that the next poll may be too late; or ""."""
         for unit, given in self._allowance.items():
             grown = sum(growth.get(unit, 0.0) for growth in self._growth)
             if grown and given - self._spent(unit) < grown:
@@ -221,7 +221,7 @@ class AgentDriver:
 
     def _end(self, *, spent: str = "") -> int:
         """Cancel the agent and wait for proof, unless the next holder goes on with it. Returns the exit code."""
-        for signum in _ON_SIGNALS:
+        for signum in _END_SIGNALS:
             signal.signal(signum, signal.SIG_IGN)
         try:
             why = send(do="why")["why"]

@@ -12,7 +12,7 @@ _MAX_PART = 200  # bytes of one part of a path
 
 
 def save(folder: Path, name: str, otherwise: str, content: bytes) -> None:
-    """Write a file below `folder`. `otherwise`: the name to use if nothing of `name` can be."""
+    """Write a file below `folder`. `otherwise`: the name to use if no part of `name` can be used."""
     write_beneath(str(folder), _parts(name) or _parts(otherwise) or ["file"], content)
 
 

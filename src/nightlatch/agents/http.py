@@ -1,6 +1,6 @@
 """One request to a vendor over HTTP/1.1: never repeated or redirected. Errors say whether the vendor may have acted.
 
-One deadline covers the whole exchange, so a reply that trickles in cannot delay it. Why not an SDK: they take seconds
+One deadline covers the whole exchange, so a reply that trickles in cannot extend it. Why not an SDK: they take seconds
 to import, and repeat launches. Why not http.client: it loads the email package, and its timeout restarts with every
 byte.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _CLIENT_ERRORS = range(400, 500)
 _OVERLOADED = (503, 529)  # in the vendor's own format these mean that the work was not begun
 _MAX_REPLY = 50_000_000  # bytes of a reply
-_MAX_HEAD = 100_000
+_MAX_HEAD = 100_000  # bytes of its status line and headers
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~")
 
 

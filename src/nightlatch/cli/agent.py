@@ -13,9 +13,10 @@ from .run import add_common
 _PURPOSE = """\
 Run agents that a vendor hosts: launched once, watched from here, and really cancelled.
 
-run       launch an agent as the run NAME, with a key, a timeout and a budget, as in `nightlatch run`. The launch is an
-          effect: if its reply is lost, the agent is looked up at the vendor, or the launch is in doubt (76); it is not
-          repeated unless you say so. If the run is ended early, the agent is cancelled, and the vendor must confirm it
+run       launch an agent as a run of the job NAME, with a key, a timeout and a budget, as in `nightlatch run`. The
+          launch is an effect: if its reply is lost, the agent is looked up at the vendor, or the launch is in doubt
+          (76); it is not repeated unless you say so. If the run is ended early, the agent is cancelled, and the vendor
+          must confirm it
 list      agents that have not ended as far as we know: their run, start and usage. With --all also those that ended;
           with --provider also agents at the vendor that carry our label but belong to no run here
 show      one agent, as the ledger and its vendor show it now
@@ -38,22 +39,23 @@ _EXAMPLES = """\
   nightlatch agent attach 7k3f v1_abc"""
 
 OPTIONS = {name: row for name, row in options.rows(Job, RUN).items() if name != "input"}
-_VERB_NAMES = {"run": "NAME", "list": "", "show": "HANDLE", "cancel": "HANDLE", "attach": "RUN HANDLE"}
+_NAMES_OF_VERB = {"run": "NAME", "list": "", "show": "HANDLE", "cancel": "HANDLE", "attach": "RUN HANDLE"}
 
 
 def main(argv: list[str]) -> int:
     parser = Parser("agent", _PURPOSE, _EXAMPLES)
-    parser.usage = "nightlatch agent run NAME --provider P --agent ID --input TEXT [options] | VERB [RUN] [HANDLE]"
-    parser.add_argument("verb", choices=_VERB_NAMES, metavar="VERB", help=", ".join(_VERB_NAMES))
-    names_help = "run: the job; show, cancel: HANDLE; attach: RUN HANDLE"
-    parser.add_argument("names", metavar="NAME", nargs="*", help=names_help)
+    parser.usage = "nightlatch agent run NAME --provider P --agent ID --input TEXT [options]\nnightlatch agent list"
+    parser.usage += "\nnightlatch agent show|cancel HANDLE\nnightlatch agent attach RUN HANDLE"
+    parser.add_argument("verb", choices=_NAMES_OF_VERB, metavar="VERB", help=", ".join(_NAMES_OF_VERB))
+    names_help = "run: the job's NAME; show, cancel: the agent's HANDLE; attach: a RUN and the HANDLE of its agent"
+    parser.add_argument("names", metavar="NAME|HANDLE|RUN", nargs="*", help=names_help)
     add_agent_flags(parser)
     parser.add_flag("--all", "list: also agents that have ended")
     parser.add_flag("--json", "list, show: print JSON")
     parser.add_options(OPTIONS.values())
     add_common(parser)
     args = parser.parse_args(argv)
-    expected = _VERB_NAMES[args.verb].split()
+    expected = _NAMES_OF_VERB[args.verb].split()
     if len(args.names) != len(expected):
         usage = " ".join(("nightlatch agent", args.verb, *expected))
         raise UsageError(f"{len(args.names)} names given, {len(expected)} expected: {usage}")

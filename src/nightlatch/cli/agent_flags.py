@@ -35,7 +35,7 @@ def target(args: Namespace) -> Command:
 
 
 def _instructions(given: str) -> tuple[str, str]:
-    """The instructions, and what to record in their place: the name and digest of @FILE; "": the instructions."""
+    """The instructions, and what to record instead: the name and digest of @FILE, or "" to record the text."""
     if not given.startswith("@") or given.startswith("@@"):
         return given.removeprefix("@") if given.startswith("@@") else given, ""
     try:

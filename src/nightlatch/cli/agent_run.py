@@ -19,7 +19,7 @@ def run(args: Namespace, options: Iterable[str]) -> int:
 
 
 def _job(args: Namespace, options: Iterable[str]) -> Job:
-    values = args.present(options)
+    values = args.given_values(options)
     job = with_newest_slot(read(args.name, target(args), for_agent(values), RUN))
     print_default_timeout(args, values)
     return job

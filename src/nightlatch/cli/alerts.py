@@ -21,7 +21,7 @@ from ..system import clock, identity, storage
 from . import screen
 from .arguments import Parser
 from .json_out import print_json
-from .reading import existing, open_reader, since_of
+from .reading import existing_url, open_reader, since_of
 
 _PURPOSE = """\
 List the alerts that were sent or are waiting to be sent, the newest first. [alerts] and [jobs.NAME.alerts] in
@@ -91,7 +91,7 @@ def _test(only: str | None) -> int:
 
 
 def _send(store: str | None, *, keep_sending: bool) -> int:
-    where = existing(store) if not keep_sending else url.resolve(store)
+    where = existing_url(store) if not keep_sending else url.resolve(store)
     if keep_sending:
         # Not the store's own folder: alerts about an unreachable store must work when that folder is unreachable too.
         folder = storage.folder_for(hide_password(where))

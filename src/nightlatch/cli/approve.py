@@ -113,14 +113,14 @@ def _approve(reader: StoreReader, run: RunRow, job: Job, as_json: bool) -> int:
             approval.leave_approval(store, ledger, run, by)
             print(f"{title(run)} is approved: `nightlatch serve` on {printable(held['host'])} publishes it")
             return 0
-        taken = approval.take_over(store, ledger, run, by)
+        our_claim = approval.take_over(store, ledger, run, by)
         if store.lists_begun:  # each machine has its own ledger, so the shared row decides first
             run = ledger.approve(run.id, run.head if run.held is not None else "", by)
     except RunEnded as ended:
         if statuses.needs_person(ended.run.status):
             raise
         raise UsageError(str(ended)) from None
-    verdict = start(job, store=reader.url, claim=taken, report=verdict_line.show)
+    verdict = start(job, store=reader.url, claim=our_claim, report=verdict_line.show)
     verdict_line.show(verdict)
     if as_json:
         found = open_reader(reader.url).run(run.id)

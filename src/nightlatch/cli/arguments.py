@@ -32,7 +32,7 @@ class Namespace:
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"there is no argument {name!r}")
 
-    def present(self, names: Iterable[str]) -> dict[str, object]:
+    def given_values(self, names: Iterable[str]) -> dict[str, object]:
         """The options among `names` that were given, with their values."""
         found = {name: self.__dict__[name] for name in names}
         return {name: value for name, value in found.items() if not (value is None or value is False or value == [])}
@@ -100,7 +100,7 @@ class Parser:
         self.add_argument(name, action="store_true", help=help)
 
     def add_options(self, rows: Iterable[Option]) -> None:
-        """Add options of core/job.py or core/batch.py. `Namespace.present` returns those that were given."""
+        """Add options of core/job.py or core/batch.py. `Namespace.given_values` returns those that were given."""
         from ..core.options import as_flag  # imported here, since `lock` must start fast and has none of them
 
         for row in rows:
@@ -176,9 +176,9 @@ class Parser:
     def help(self) -> str:
         from . import helptext  # needed for --help only
 
-        shown = [(argument.shown, argument.help) for argument in self.arguments if not argument.hidden]
-        shown.append(("-h, --help", "this text"))
-        words = " ".join(a.metavar if a.required else f"[{a.metavar}]" for a in self.arguments if a.positional)
+        visible = [argument for argument in self.arguments if not argument.hidden]
+        shown = [*((argument.shown, argument.help) for argument in visible), ("-h, --help", "this text")]
+        words = " ".join(a.metavar if a.required else f"[{a.metavar}]" for a in visible if a.positional)
         usage = self.usage or " ".join(filter(None, (self.prog, words, "[options]")))
         lines = [*helptext.usage(usage), "", *helptext.prose(self._purpose), "", "arguments:", *helptext.table(shown)]
         lines += ["", "exit codes:", *helptext.table((f"{code:<5}", text) for code, text in exits.of(self._command))]

@@ -13,16 +13,16 @@ from .reading import open_reader
 _PURPOSE = """\
 Check that nobody has tampered with the journal.
 
-verify   read every entry; report the first entry of each chain that was changed, removed or moved, and every run,
+verify   read every entry; report, for each chain, the first entry that was changed, removed or moved, and every run,
          attempt, usage, item and effect that differs from its entries. The owner of the database could rewrite a
-         whole chain: pass heads (a chain's last hash) that you kept elsewhere, and this is found too, as are a
-         missing tail and a forged prune. Better still, pass lines of runs.log (--heads runs.log): their times show
+         whole chain: pass heads (a chain's last hash) that you kept elsewhere, and verify finds this too, as well
+         as a missing tail and a forged prune. Better still, pass lines of runs.log (--heads runs.log): their times show
          what a prune was allowed to remove.
 head     print the head of every job's chain; keep it where the journal's owner cannot change it. The log line of
          a finished run has one too (head=…).
 
 If you prune earlier than $NIGHTLATCH_KEEP (90d), as with `nightlatch prune --keep`, keep a new head afterwards:
-verify accepts such a prune only with a head that is newer than it."""
+if you pass only heads that are older than such a prune, verify reports the prune."""
 
 _EXAMPLES = """\
   nightlatch audit verify
@@ -87,7 +87,7 @@ def _print_heads(heads: list[str], as_json: bool) -> int:
 
 
 def _read_heads(path: str) -> list[str]:
-    """The lines of the file that are a head, or a log line with a head."""
+    """The lines of the file that have a head in them: alone, or in a log line."""
     found = []
     try:
         with open(path, encoding="utf-8", errors="replace") as file:

@@ -29,11 +29,11 @@ and in NIGHTLATCH_ITEM, its key in NIGHTLATCH_KEY, and in NIGHTLATCH_IDEMPOTENCY
 An item is identified by its key within NAME, so items may be reordered, added or removed. Exit code 0 means done,
 for good. Any other code means failed: --retries and the next start try the item again. Codes 64 to 78, except 69,
 75 and 76, mean a permanent failure (`nightlatch fail` picks one): the item is set aside until --retry-failed or
-`nightlatch resolve KEY again --batch NAME`. Code 76 means in doubt, as `nightlatch once` reports it: the next
-start runs the command again, since `once` itself does not repeat what is in doubt. --lost decides about items that
-were killed from outside (SIGKILL), alone or with the whole batch: doubt (they need `nightlatch resolve`) or again. A
-key that occurs twice is done once. If most of the last ten items failed in the same way, the batch pauses, unless
---max-failures sets another limit.
+`nightlatch resolve KEY again --batch NAME`. Code 76 means that a `nightlatch once` inside CMD is in
+doubt. The next start runs CMD again; that is safe, since the `once` in it does not repeat what is in doubt. --lost
+decides about items that were killed from outside (SIGKILL), alone or with the whole batch: doubt (they need
+`nightlatch resolve`) or again. A key that occurs twice is done once. If most of the last ten items failed in the same
+way, the batch pauses, unless --max-failures sets another limit.
 
 With --publish an item runs in a fresh folder, and is done when its result has been published through a gate; after
 a crash, a published result is recognised and not published again. --budget ends an item (usd/item=0.1) or the whole
@@ -101,7 +101,7 @@ def _batch(args: Namespace, command: list[str], argv: list[str]) -> Batch:
 
     if not args.items:
         raise UsageError("ITEMS is missing: a file, or - for standard input")
-    values = args.present(OPTIONS) | ({} if args.j is None else {"jobs": args.j})
+    values = args.given_values(OPTIONS) | ({} if args.j is None else {"jobs": args.j})
     if args.provider and not command:
         from ..core.agent import for_agent
 

@@ -22,11 +22,11 @@ start makes another attempt. Cancelling twice changes nothing."""
 
 _EXAMPLES = """\
   nightlatch cancel 7k3f
-  nightlatch cancel articles     # the job's run that is open"""
+  nightlatch cancel articles     # the job's open run"""
 
 
 def main(argv: list[str]) -> int:
-    args, reader, run = named_run(run_parser("cancel", _PURPOSE, _EXAMPLES), argv, statuses.OPEN)
+    args, reader, run = named_run(run_parser("cancel", _PURPOSE, _EXAMPLES, which="open"), argv, statuses.OPEN)
     ledger = open_for(reader.url)
     try:
         cancelled = approval.cancel(reader.store, ledger, run, lambda: decide(reader, run, Ledger.request_cancel))

@@ -42,7 +42,7 @@ machine sleeps.
 
 --asleep simulates the next 30 days, as if this machine slept at those hours every day and every run succeeded at once.
 
---apply: where machines share a store, put this file's jobs into force even if another machine has a newer file. The
+--apply puts this file's jobs into force on all machines that share the store, even if one of them has a newer file. The
 other machines then start none of these jobs until they have the same file."""
 
 _EXAMPLES = """\
@@ -258,18 +258,18 @@ def _simulate(config: Config, nap: asleep.Nap, as_json: bool) -> int:
 def _apply(config: Config, store: str | None) -> int:
     require_person("check --apply", next(iter(config.jobs), ""), store)
     where = url.resolve(store)
-    connected, ledger = url.connect(where), open_for(where)
-    job_rows = {cursor.job: rows.read(cursor) for cursor in connected.cursors(list(config.jobs))}
+    open_store, ledger = url.connect(where), open_for(where)
+    job_rows = {cursor.job: rows.read(cursor) for cursor in open_store.cursors(list(config.jobs))}
     applied = 0
     for name, job in config.jobs.items():
         mine, row = definition(job), job_rows.get(name)
         if row is None or row.definition == mine:
             continue
-        last = Served(connected.folder).definitions.get(name, "")
-        standing = definitions.judge(row, mine, last, shared=url.ledger_of(where) != url.BESIDE)
-        JobSlots(connected, ledger, name, person()).define(mine)
+        last_served = Served(open_store.folder).definitions.get(name, "")
+        judgement = definitions.judge(row, mine, last_served, shared=url.ledger_of(where) != url.BESIDE)
+        JobSlots(open_store, ledger, name, person()).define(mine)
         applied += 1
-        older = ", although another machine had a newer one" if standing == definitions.OLD else ""
+        older = ", although another machine had a newer one" if judgement == definitions.OLD else ""
         print(printable(f"{name}: this file's version is in force now{older}. On the other machines: git pull"))
     unchanged = "every job was already in force as in this file"
     print(f"{applied} job{'' if applied == 1 else 's'} changed" if applied else unchanged)

@@ -53,7 +53,7 @@ complete -c nightlatch -k -a '(__nightlatch_words)'
 """,
 }
 
-_RUNS = 20  # the newest runs that are offered
+_RUNS_OFFERED = 20  # the newest runs that are offered
 
 
 def main(argv: list[str]) -> int:
@@ -65,19 +65,19 @@ def main(argv: list[str]) -> int:
     if args.shell != "words":
         print(SCRIPTS[args.shell], end="")
         return 0
-    *before, typed = argv[argv.index("--") + 1 :] or [""] if "--" in argv else [""]
-    for word, what in candidates(before, typed):
+    *before, prefix = argv[argv.index("--") + 1 :] or [""] if "--" in argv else [""]
+    for word, what in candidates(before, prefix):
         print(f"{word}\t{printable(what)}")
     return 0
 
 
-def candidates(before: list[str], typed: str) -> list[Candidate]:
-    """Completions of `typed`; none where only a file or free text can follow."""
-    return [(word, what) for word, what in _unfiltered(before, typed) if word.startswith(typed)]
+def candidates(before: list[str], prefix: str) -> list[Candidate]:
+    """Words that begin with `prefix` and may follow `before`; none where only a file or free text can follow."""
+    return [(word, what) for word, what in _all_candidates(before, prefix) if word.startswith(prefix)]
 
 
-def _unfiltered(before: list[str], typed: str) -> Iterator[Candidate]:
-    words = [word for at, word in enumerate(before) if not (word in _ANYWHERE or (at and before[at - 1] in _ANYWHERE))]
+def _all_candidates(before: list[str], prefix: str) -> Iterator[Candidate]:
+    words = [word for at, word in enumerate(before) if not (word in _GLOBALS or (at and before[at - 1] in _GLOBALS))]
     if not words or words == ["help"]:
         yield from COMMANDS.items()
         return
@@ -89,7 +89,7 @@ def _unfiltered(before: list[str], typed: str) -> Iterator[Candidate]:
     option_before = options.get(rest[-1]) if rest else None
     if option_before and not option_before.flag:
         yield from _values(option_before, command)
-    elif typed.startswith("-"):
+    elif prefix.startswith("-"):
         yield from ((one.name, one.help) for one in options.values())
     else:
         yield from _positional([one for one in arguments if one.positional], options, command, rest)
@@ -113,21 +113,21 @@ def _values(argument: Argument, command: str) -> Iterator[Candidate]:
         yield from ((word, "") for word in argument.choices)
     else:
         try:
-            yield from _stored(_SOURCES.get((command, argument.metavar)) or _SOURCES.get(("", argument.metavar), ""))
+            yield from _names(_SOURCES.get((command, argument.metavar)) or _SOURCES.get(("", argument.metavar), ""))
         except Error:
             return  # without a store that can be reached, there is nothing to offer
 
 
-def _stored(kinds: str) -> Iterator[Candidate]:
+def _names(kinds: str) -> Iterator[Candidate]:
     if not kinds:
         return
     reader = open_reader(None)
     if "runs" in kinds:
-        for run in reader.ledger.runs(limit=_RUNS):
+        for run in reader.ledger.runs(limit=_RUNS_OFFERED):
             yield run.id, f"{run.job} {run.key}, {run.status}"
     if "jobs" in kinds:
         jobs = dict.fromkeys(stages.configured(), "a job of nightlatch.toml")
-        for run in reader.ledger.runs(limit=10 * _RUNS):
+        for run in reader.ledger.runs(limit=10 * _RUNS_OFFERED):
             jobs.setdefault(run.job, f"last run {run.status}")
         yield from jobs.items()
     if "leases" in kinds:
@@ -135,7 +135,7 @@ def _stored(kinds: str) -> Iterator[Candidate]:
             yield record.name, f"held by {record.holder}" if record.grant else "free"
 
 
-_ANYWHERE = ("--store", "--config")  # options that may come before the command too
+_GLOBALS = ("--store", "--config")  # options that may come before the command too
 _SOURCES = {  # (command or "" for any, metavar) → the kinds of names that complete it
     ("", "RUN"): "runs jobs",
     ("", "RUN|JOB"): "runs jobs",

@@ -1,4 +1,4 @@
-"""Jobs of nightlatch.toml as commands start them: flags override the file; for a slot, or again for a run."""
+"""Jobs of nightlatch.toml as commands start them: with flags over the file, for a slot, or for a run's next attempt."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ LAST, NEXT = "last", "next"
 _BATCH_FLAGS = ("key", "slot", "ttl", "wait", "grace", "env", "cwd", "keep_awake", "again", "new")
 
 
-def configured(file: str, name: str, given: Mapping[str, object]) -> Job:
+def configured_job(file: str, name: str, given: Mapping[str, object]) -> Job:
     """The job `name` of the file; the flags in `given` override its settings."""
     job = load(file).job(name)
     if isinstance(job.target, Each) and (other := [field for field in given if field not in _BATCH_FLAGS]):
         raise BadOption(f"{as_flag(other[0])}: {name} is a batch: set that in {file}", other[0])
-    parsed = options.read(Job, _from_here(given), RUN, as_flag)
+    parsed = options.read(Job, _with_absolute_paths(given), RUN, as_flag)
     slot, tz = parsed.pop("slot", ""), parsed.pop("tz", job.tz)
     if {row.name for row in options.rows(Job, RUN).values() if row.defines} & parsed.keys():
         written = "\n".join(f"{field}={value!a}" for field, value in sorted(parsed.items()))
@@ -46,7 +46,7 @@ def for_run(run: RunRow) -> Job | None:
     return replace(found, key=run.key, due=run.slot) if found else None
 
 
-def _from_here(given: Mapping[str, object]) -> dict[str, object]:
+def _with_absolute_paths(given: Mapping[str, object]) -> dict[str, object]:
     """The flags with absolute paths: they are typed relative to this folder, and the job may run in another."""
 
     def path(text: object) -> object:

@@ -17,24 +17,24 @@ from ..system.identity import person
 from .arguments import Namespace, Parser
 from .reading import open_reader
 
-_SEARCHED = 200  # newest runs of a job that are searched when the job is named instead of a run
+_RUNS_SEARCHED = 200  # newest runs of a job that are searched when the job is named instead of a run
 
 
 def title(run: RunRow) -> str:
     return printable(run_views.title(run))
 
 
-def run_parser(command: str, purpose: str, examples: str) -> Parser:
-    """The parser of a command about one run."""
+def run_parser(command: str, purpose: str, examples: str, *, which: str = "newest") -> Parser:
+    """The parser of a command about one run. `which`: the run that a job's name means, for the help."""
     parser = Parser(command, purpose, examples)
-    parser.add_argument("run", metavar="RUN", help="the run, or the beginning of its id; or a job, for its newest run")
+    parser.add_argument("run", metavar="RUN", help=f"the run or the beginning of its id; or a job, for its {which} run")
     parser.add_flag("--json", "print the run as JSON")
     return parser
 
 
 def named_run(parser: Parser, argv: list[str], among: tuple[str, ...] = ()) -> tuple[Namespace, StoreReader, RunRow]:
-    """The arguments, the reader, and the run that is named. A job means its run with a status in `among`, else its
-    newest."""
+    """The arguments, the reader, and the run that is named. A job's name means its run with a status in `among`; if it
+    has none, its newest run."""
     args = parser.parse_args(argv)
     reader = open_reader(args.store)
     run = reader.ledger.run(args.run) or run_of_job(reader, args.run, among) or reader.run(args.run)
@@ -49,11 +49,11 @@ def named_run(parser: Parser, argv: list[str], among: tuple[str, ...] = ()) -> t
 
 def run_of_job(reader: StoreReader, job: str, among: tuple[str, ...]) -> RunRow | None:
     """The run that a job's name means; None if there is no such job. Raises `UsageError` if several are possible."""
-    found = [run for run in reader.ledger.runs(job=job, limit=_SEARCHED) if not run.parent]
+    found = [run for run in reader.ledger.runs(job=job, limit=_RUNS_SEARCHED) if not run.parent]
     candidates = [run for run in found if reader.status(run) in among]
     if len(candidates) > 1:
-        each = ", ".join(run.id for run in candidates)
-        raise UsageError(f"{printable(job)} has {len(candidates)} such runs: name one of {each}")
+        ids = ", ".join(run.id for run in candidates)
+        raise UsageError(f"{printable(job)} has {len(candidates)} such runs: name one of {ids}")
     return candidates[0] if candidates else found[0] if found else None
 
 

@@ -31,7 +31,7 @@ import sys, nightlatch
 from nightlatch import gates
 worker, path, how = sys.argv[1:]
 gate = gates.File(path)
-with nightlatch.lease("report-" + how, ttl="2s", wait="30s", gates=[gate] if how == "gate" else []) as lease:
+with nightlatch.lease("nightly-report", ttl="2s", wait="30s", gates=[gate] if how == "gate" else []) as lease:
     lease.check()
     mark = lease.mark
     print(lease.token, flush=True)
@@ -73,14 +73,14 @@ def main(argv: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="nightlatch-demo-") as folder:
         os.environ["NIGHTLATCH_STORE"] = f"sqlite:///{folder}/demo.db"
         try:
-            alone, gated = _freeze_worker(folder, "lock"), _freeze_worker(folder, "gate")
+            with_lock, with_gate = _freeze_worker(folder, "lock"), _freeze_worker(folder, "gate")
             none_left = _kill_holder(folder)
         finally:
-            for each in _started:  # in separate process groups, which Ctrl-C does not reach
-                each.kill()
-                each.wait()
-        as_expected = alone["file"] == "Ann" and gated["file"] == "Ben" and none_left
-        _table(alone, gated)
+            for worker in _started:  # in separate process groups, which Ctrl-C does not reach
+                worker.kill()
+                worker.wait()
+        as_expected = with_lock["file"] == "Ann" and with_gate["file"] == "Ben" and none_left
+        _table(with_lock, with_gate)
     well = "Through the gate no stale write landed, and after kill -9 nothing was left running."
     _say(f"\n{well if as_expected else 'This is NOT how it should be.'}")
     return 0 if as_expected else 1
@@ -136,11 +136,11 @@ def _kill_holder(folder: str) -> bool:
     return code == 0 and not alive
 
 
-def _table(alone: dict[str, str], gated: dict[str, str]) -> None:
+def _table(with_lock: dict[str, str], with_gate: dict[str, str]) -> None:
     rows = [
         ("", "a lock alone", "Nightlatch's gate"),
-        ("Ann's stale write", alone["written"], gated["written"]),
-        ("the report is by", f"{alone['file']} (stale)", f"{gated['file']} (fresh)"),
+        ("Ann's stale write", with_lock["written"], with_gate["written"]),
+        ("the report is by", f"{with_lock['file']} (stale)", f"{with_gate['file']} (fresh)"),
     ]
     _say("")
     for row in rows:

@@ -157,7 +157,7 @@ def _proofs() -> Finding:
     if cgroup.possible():
         return ok("proofs", f"{have}, a cgroup for each run")
     cure = (
-        "a process that clears its environment and closes the lock is missed, one that hides its memory delays a "
+        "a process that clears its environment and closes the lock is missed; one that hides its memory delays a "
         "takeover to the TTL. With cgroups both are found: systemd-run --user --scope -p Delegate=yes nightlatch …"
     )
     return ok("proofs", f"{have}; no cgroup can be made here", cure)

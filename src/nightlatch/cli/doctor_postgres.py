@@ -10,8 +10,8 @@ from ..database.postgres import PATIENCE, PostgresDatabase
 from ..system import clock
 from .doctor import Finding, fail, ok, warn
 
-_OLDEST = 14  # the oldest major version that still gets fixes
-_SKEW = 5.0  # seconds between this machine's clock and the server's that cause a warning
+_OLDEST_SUPPORTED = 14  # the oldest major version that still gets fixes
+_GREATEST_SKEW = 5.0  # seconds between this machine's clock and the server's that cause a warning
 
 
 def findings(url: str) -> Iterator[Finding]:
@@ -33,18 +33,19 @@ def findings(url: str) -> Iterator[Finding]:
 
 def _version(settings: dict[str, str]) -> Finding:
     found = f"PostgreSQL {settings['server_version']}"
-    if int(settings["server_version_num"]) // 10000 < _OLDEST:
-        return warn("server", found, f"it no longer gets fixes: upgrade to {_OLDEST} or newer")
+    if int(settings["server_version_num"]) // 10000 < _OLDEST_SUPPORTED:
+        return warn("server", found, f"it no longer gets fixes: upgrade to {_OLDEST_SUPPORTED} or newer")
     return ok("server", found)
 
 
 def _durability(settings: dict[str, str]) -> Finding:
-    for setting, risk in (("fsync", "a power failure can destroy the store"), ("full_page_writes", "so can a crash")):
+    for setting, cause in (("fsync", "a power failure"), ("full_page_writes", "a crash of the server's machine")):
         if settings[setting] == "off":
-            return fail("durability", f"{setting} is off: {risk}", f"ALTER SYSTEM SET {setting} = on")
+            found = f"{setting} is off: {cause} can destroy the store"
+            return fail("durability", found, f"ALTER SYSTEM SET {setting} = on")
     if settings["synchronous_commit"] == "off":
         found = "synchronous_commit is off: a crash of the server forgets grants and done keys"
-        return fail("durability", found, "ALTER ROLE the user in --store SET synchronous_commit = on")
+        return fail("durability", found, "ALTER ROLE <the user in --store> SET synchronous_commit = on")
     return ok("durability", f"every commit is on the disk (synchronous_commit {settings['synchronous_commit']})")
 
 
@@ -72,7 +73,7 @@ def _timeouts(settings: dict[str, str]) -> Finding:
         if 0 < int(settings.get(name, "0")) < PATIENCE * 1000
     ]
     if short:
-        cure = "ALTER ROLE the user in --store SET that = 0; Nightlatch gives up by itself"
+        cure = "ALTER ROLE <the user in --store> SET <the setting> = 0; Nightlatch has its own time limit"
         return warn("timeouts", " and ".join(short) + ": a verb on a busy server would be cut off", cure)
     idle = int(settings.get("idle_session_timeout", "0"))
     closed = f"; idle connections are closed after {duration.show(idle / 1000)} and opened again" if idle else ""
@@ -80,7 +81,7 @@ def _timeouts(settings: dict[str, str]) -> Finding:
 
 
 def _clock(database: PostgresDatabase) -> Finding:
-    """The server clock's offset, from the fastest of a few replies: half of its round trip is the error."""
+    """The server clock's offset, measured with the fastest of a few replies; the error is half of its round trip."""
     samples = []
     for _ in range(5):
         before = clock.wall()
@@ -89,7 +90,7 @@ def _clock(database: PostgresDatabase) -> Finding:
         samples.append((after - before, server / 1000 - (before + after) / 2))
     round_trip, offset = min(samples)
     found = f"the server's is {abs(offset):.3f} s {'ahead' if offset > 0 else 'behind'} (± {round_trip / 2:.3f} s)"
-    if abs(offset) > _SKEW:
+    if abs(offset) > _GREATEST_SKEW:
         return warn("server clock", found, "leases go by the server's clock alone; set this machine's, for your logs")
     return ok("server clock", found)
 

@@ -40,7 +40,6 @@ _EXAMPLES = """\
   nightlatch gate forget /srv/www/report.html --lease reports
   nightlatch gate install-hook /srv/git/site.git --branch main"""
 
-
 _VERBS = ("show", "adopt", "forget", "install", "remove", "install-hook")
 
 
@@ -61,7 +60,7 @@ def main(argv: list[str]) -> int:
     if not args.target:
         raise UsageError("TARGET is empty: name a path, or the URL of a gate")
     if args.verb in ("install", "remove"):
-        return (_install if args.verb == "install" else _remove)(_in_database(args), args.table)
+        return (_install if args.verb == "install" else _remove)(_database_gate(args), args.table)
     if args.verb == "install-hook":
         return _install_hook(args.target, args.branch)
     if args.verb in ("adopt", "forget"):
@@ -70,7 +69,7 @@ def main(argv: list[str]) -> int:
         return _forget(args)
     if args.table or args.name:
         raise UsageError("--table and --name are for install and remove")
-    gate = _inspectable(args.target)
+    gate = _inspectable_gate(args.target)
     if args.verb == "show":
         view = gate_view(gate, args.target)
         if args.json:
@@ -105,7 +104,7 @@ def _install_hook(repository: str, branches: list[str]) -> int:
     return 0
 
 
-def _in_database(args: Namespace) -> gates.Sql:
+def _database_gate(args: Namespace) -> gates.Sql:
     database, _, name = args.target.partition("#")
     if args.name and name and args.name != name:
         raise UsageError(f"the gate is named twice: #{name} and --name {args.name}")
@@ -129,7 +128,7 @@ def _remove(gate: gates.Sql, tables: list[str]) -> int:
     return 0
 
 
-def _inspectable(target: str) -> Inspectable:
+def _inspectable_gate(target: str) -> Inspectable:
     gate = gates.at(target)
     if not hasattr(gate, "standing"):
         raise UsageError(f"{target} is a gate that cannot be inspected: it keeps no marks that can be read")

@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable
 
 _ENTRY = re.compile(r"(\S+(?: \S+)*  +)(\S.*)")  # a list entry: its words, a gap of two spaces or more, a meaning
-_WIDEST = 26  # characters in the left column; after a longer word, the meaning begins on the next line
+_WIDEST_LABEL = 26  # characters in the left column; after a longer word, the meaning begins on the next line
 
 
 def width() -> int:
@@ -24,17 +24,17 @@ def prose(text: str) -> list[str]:
 
 
 def _block(lines: list[str]) -> list[str]:
-    parts: list[tuple[str, str]] = []  # (the entry's word with its gap, "" in a paragraph; the text)
+    entries: list[tuple[str, str]] = []  # (the word with its gap, or "" for a paragraph; the text)
     for line in lines:
         entry = _ENTRY.fullmatch(line)
         # A block has at most one list, perhaps with a text before it.
-        if entry and (not parts or parts[-1][0] or len(parts) == 1):
-            parts.append((entry[1], entry[2]))
-        elif parts and (line.startswith(" ") or not parts[-1][0]):
-            parts[-1] = (parts[-1][0], f"{parts[-1][1]} {line.strip()}")
+        if entry and (not entries or entries[-1][0] or len(entries) == 1):
+            entries.append((entry[1], entry[2]))
+        elif entries and (line.startswith(" ") or not entries[-1][0]):
+            entries[-1] = (entries[-1][0], f"{entries[-1][1]} {line.strip()}")
         else:
-            parts.append(("", line.strip()))
-    return [filled for label, text in parts for filled in _fill(label, len(label), text)]
+            entries.append(("", line.strip()))
+    return [filled for label, text in entries for filled in _fill(label, len(label), text)]
 
 
 def _fill(label: str, indent: int, text: str) -> list[str]:
@@ -47,7 +47,7 @@ def _fill(label: str, indent: int, text: str) -> list[str]:
 def table(rows: Iterable[tuple[str, str]]) -> list[str]:
     """Words in the left column, their meanings in the right one."""
     found = list(rows)
-    room = min(_WIDEST, max((len(word) for word, _ in found), default=0)) + 4
+    room = min(_WIDEST_LABEL, max((len(word) for word, _ in found), default=0)) + 4
     lines = []
     for word, meaning in found:
         if len(word) + 4 > room:
@@ -81,7 +81,7 @@ def examples(text: str) -> list[str]:
 def _folded(command: str) -> list[str]:
     lines, rest = [], command
     while len(rest) > width():
-        at = _break(rest)
+        at = _last_break(rest)
         if not at:
             break
         lines.append(f"{rest[:at].rstrip()} \\")
@@ -89,7 +89,7 @@ def _folded(command: str) -> list[str]:
     return [*lines, rest]
 
 
-def _break(line: str) -> int:
+def _last_break(line: str) -> int:
     """The last space outside quotes at which the line can be broken to fit; 0: there is none."""
     quote, found = "", 0
     for at, letter in enumerate(line[: width() - 2]):

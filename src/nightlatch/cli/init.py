@@ -42,10 +42,10 @@ def main(argv: list[str]) -> int:
     path = os.path.abspath(args.config or NAME)
     if os.path.exists(path):
         raise UsageError(f"{shown(path)} already exists: edit it, then nightlatch check")
-    lines = _crontab(args.file, os.path.dirname(path)) if args.from_crontab else []
+    lines = _read_crontab(args.file, os.path.dirname(path)) if args.from_crontab else []
     jobs = [text for line in lines for text in (*crontab_jobs.toml(line), "")]
     text = template.new(
-        store=without_password(args.store or "") or _remote(),
+        store=without_password(args.store or "") or _store_of_clone(),
         default=url.default(),
         zone=zone.name(),
         at_once=default_at_once(),
@@ -65,8 +65,8 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _remote() -> str:
-    """git+origin in a clone, since it pushes to that remote anyway; else ""."""
+def _store_of_clone() -> str:
+    """The store git+origin if this is a clone, since the user pushes to that remote anyway; else ""."""
     try:
         code, _, _ = program.run(["git", "remote", "get-url", "--push", "origin"], env=os.environ, timeout=10)
     except (OSError, program.Unfinished):
@@ -74,7 +74,7 @@ def _remote() -> str:
     return "" if code else "git+origin"
 
 
-def _crontab(file: str | None, folder: str) -> list[crontab_jobs.CrontabLine]:
+def _read_crontab(file: str | None, folder: str) -> list[crontab_jobs.CrontabLine]:
     system = bool(file) and os.path.abspath(str(file)).startswith("/etc/cron")
     if file == "-":
         text: str | None = sys.stdin.read()

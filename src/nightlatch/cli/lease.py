@@ -42,8 +42,7 @@ _EXAMPLES = """\
   nightlatch lease list --json
   nightlatch lease raise nightly --above 1794783156909"""
 
-
-_NOT_HELD = "(exit {})"  # printed for `eval`, which succeeds when it gets nothing
+_NOT_HELD = "(exit {})"  # printed for `eval` if the lease was not acquired; `eval` of nothing would succeed
 
 
 def main(argv: list[str]) -> int:
@@ -84,9 +83,9 @@ def _main(argv: list[str]) -> int:
 
         require_person(f"lease {args.verb} {args.name}", args.name, args.store)
     if args.verb in ("show", "list"):
-        from .reading import existing  # show and list must not create a store
+        from .reading import existing_url  # show and list must not create a store
 
-        return _VERBS[args.verb](url.connect(existing(args.store, listing=args.verb == "list")), args)
+        return _VERBS[args.verb](url.connect(existing_url(args.store, listing=args.verb == "list")), args)
     return _VERBS[args.verb](url.connect(args.store), args)
 
 
@@ -219,6 +218,6 @@ def _lines(view: LeaseView, folder: str) -> list[tuple[str, str]]:
         decide = f"not ended. Decide: {advice.text(each.resolve)}" if each.resolve else "at work"
         lines.append(("begun", f"{began}: {decide}"))
     if record.holder.unproven:
-        why = "left by the previous holder, and not proven gone when its TTL had passed"
-        lines += [("beside", f"{record.holder.unproven}: {why}")]
+        why = "started by the previous holder, and not proven gone when its TTL had passed"
+        lines += [("left", f"{record.holder.unproven}: {why}")]
     return lines

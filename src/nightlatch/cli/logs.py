@@ -16,7 +16,7 @@ from .arguments import Parser
 from .reading import open_reader
 
 _PURPOSE = """\
-Print the output of a run's command, all attempts together, with secrets removed. For a job, that of its newest run.
+Print the output of a run, or of a job's newest run: what its command printed in all attempts, with secrets removed.
 
 Terminal escape sequences are removed, so that the output cannot affect your terminal; --raw prints every byte.
 With -f it follows until the run ends. Output is kept on the machine where the run was."""
@@ -65,7 +65,7 @@ def _explain_missing(run: RunRow, follow: bool) -> None:
 
 
 class _HasEnded:
-    """True when called after the run has ended or lapsed. Called often, it reads the ledger only every second."""
+    """Called as a function, says whether the run has ended or lapsed. It reads the ledger at most once a second."""
 
     def __init__(self, reader: StoreReader, run: RunRow) -> None:
         self._reader, self._run, self._next_look = reader, run.id, 0.0

@@ -96,7 +96,7 @@ _EXAMPLES = """\
 def main(argv: list[str] | None = None) -> NoReturn:
     """The console script. Ends by os._exit: interpreter shutdown takes time and has nothing left to do."""
     gc.set_threshold(_GC_THRESHOLD)
-    # We inherit it if the caller ignores SIGCHLD: the kernel would then discard exit codes, and reuse the pids of
+    # If our caller ignores SIGCHLD, we inherit that. The kernel would then discard exit codes, and reuse the pids of
     # our children before we know that they ended.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     _open_standard_fds()

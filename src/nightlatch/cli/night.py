@@ -28,10 +28,10 @@ def lines(
     first: Sequence[str], parts: Sequence[NightPart], *, width: int, paint: Paint, plain: bool, now: float, more: str
 ) -> list[str]:
     """`first`: the verdict in short. `plain`: ASCII only. `more`: what to type to see the rows that are not shown."""
-    every = [row for part in parts for row in part.rows]
+    all_rows = [row for part in parts for row in part.rows]
     sizes = (
-        min(max((len(printable(row.job)) for row in every), default=0), _JOB if width >= WIDE else _JOB_NARROW),
-        max((len(row.word) for row in every), default=0),
+        min(max((len(printable(row.job)) for row in all_rows), default=0), _JOB if width >= WIDE else _JOB_NARROW),
+        max((len(row.word) for row in all_rows), default=0),
     )
     stamp = time.strftime("%a %d %b %H:%M", time.localtime(now))
     gap, opening = ("   ", [stamp]) if width >= WIDE else (" | " if plain else " · ", [])

@@ -15,7 +15,7 @@ _RUN_VARIABLES = ("NIGHTLATCH_RUN", "NIGHTLATCH_SOCKET")  # set by a supervisor 
 
 def require_person(what: str, job: str, store: str | None) -> None:
     """If this is inside a run (by the environment, or because an ancestor is a warden), journal that on the job's chain
-    and raise `NotAllowed`. `what`: the command as typed. `job`: whose chain; "": that of the run's job."""
+    and raise `NotAllowed`. `what`: the command as typed. `job`: "" means the run's job."""
     if not any(os.environ.get(name) for name in _RUN_VARIABLES) and not ancestry.is_below_warden():
         return
     run = os.environ.get("NIGHTLATCH_RUN", "")

@@ -46,9 +46,9 @@ def main(argv: list[str]) -> int:
         print(f"{ended} session{'' if ended == 1 else 's'} ended")
         return 0
     browse = not args.print
-    listening = next((port for port in access.ports() if _is_ours(access, port)), None)
-    if listening:
-        show(access, listening, read_only=args.read_only, browse=browse)
+    pages_port = next((port for port in access.ports() if _is_ours(access, port)), None)
+    if pages_port:
+        show(access, pages_port, read_only=args.read_only, browse=browse)
         return 0
     return pages_server(where).run(
         report, ready=lambda port: show(access, port, read_only=args.read_only, browse=browse)

@@ -11,7 +11,7 @@ from ..system.identity import person
 from . import screen
 from .arguments import Parser
 from .json_out import print_json
-from .reading import existing
+from .reading import existing_url
 from .times import moment
 
 _PURPOSE = """\
@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--reason", metavar="TEXT", default="", help="why, for other people")
     parser.add_flag("--json", "print the job as JSON")
     args = parser.parse_args(argv)
-    where = existing(args.store)
+    where = existing_url(args.store)
     until = moment(args.until, "--until") if args.until else 0.0
     row = JobSlots(url.connect(where), open_for(where), args.job, person()).pause(until, args.reason)
     if args.json:

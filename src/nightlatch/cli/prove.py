@@ -44,7 +44,7 @@ class Proof:
     """The findings.
 
     `kinds_of_proof`: how this machine can prove that processes are gone. `seconds`: how long each takeover took, by
-    what had happened to the holder.
+    what had been done to the holder ("frozen", "killed").
     """
 
     def __init__(self, store: str) -> None:
@@ -278,7 +278,7 @@ def _interrupted(_signum: int, _frame: object) -> None:
 
 
 def _finding(stale: str, why: str, new: str, error: str, last: str) -> str:
-    """`stale`, `new`: what became of the stale and of the new holder's write. `last`: whose write is there now."""
+    """`stale`, `new`: the outcome of the stale holder's write and of the new one's. `last`: whose write is there."""
     if new != LANDED:
         return f"the new holder's own write {new}: {error}"
     if stale == REFUSED:

@@ -19,7 +19,7 @@ outcomes.
 
 Never removed: done keys (work that is done is not done again), effects, items of a batch, and runs that are open, in
 doubt, need attention, or may have published and could not record it. Usage is kept for at least a month, for the
-monthly caps. The cut in the journal is recorded, so `nightlatch audit verify` still finds it intact.
+monthly caps. The cut in the journal is recorded, so `nightlatch audit verify` still finds the journal intact.
 
 Finished runs do this automatically, once a day on each machine, according to NIGHTLATCH_KEEP (default 90d; none:
 never). Output and workspaces are removed only on this machine; other machines remove theirs."""
@@ -61,9 +61,9 @@ def main(argv: list[str]) -> int:
         (len(removed.outputs), "kept output"),
         (len(removed.workspaces), "workspace"),
     )
-    parts = ", ".join(_count(number, word) for number, word in counts if number)
+    summary = ", ".join(_count(number, word) for number, word in counts if number)
     verb = "would be removed" if args.dry_run else "removed"
-    print(f"{verb}, from before {screen.local(clock.wall() - keep)}: {parts}")
+    print(f"{verb}, from before {screen.local(clock.wall() - keep)}: {summary}")
     return 0
 
 

@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
         raise UsageError("--keep needs a number of at least 1: what was just published is kept")
     source, target = (None if args.rollback else args.places[0]), args.places[-1]
     _check_folder(target, make=args.parents)
-    publish = _in_run if run_publishing.uses_run_lease() and not args.store else _here
+    publish = _publish_in_run if run_publishing.uses_run_lease() and not args.store else _publish_here
     facts = publish(source, target, args)
     if args.json:
         from .json_out import print_json
@@ -65,13 +65,13 @@ def _check_folder(target: str, *, make: bool) -> None:
     os.makedirs(folder, exist_ok=True)
 
 
-def _in_run(source: str | None, target: str, args: Namespace) -> dict[str, object]:
+def _publish_in_run(source: str | None, target: str, args: Namespace) -> dict[str, object]:
     """Let the supervisor publish: it has the store and the run's record."""
     reply = run_publishing.publish(source, target, keep=args.keep, adopt=args.adopt)
     return {word: reply[word] for word in ("gate", "lease", "token")} | {"release": reply["landed"] or None}
 
 
-def _here(source: str | None, target: str, args: Namespace) -> dict[str, object]:
+def _publish_here(source: str | None, target: str, args: Namespace) -> dict[str, object]:
     from ..runtime.child.inherited import Inherited
     from ..runtime.supervisor.publishing.requested_targets import RequestedReplace
 

@@ -37,25 +37,25 @@ def main(argv: list[str]) -> int:
         "remote", metavar="REMOTE", nargs="?", default="origin", help="a remote or a URL (default origin)"
     )
     parser.add_argument(
-        "branch", metavar="BRANCH", nargs="?", default="", help="the branch (default: the current one, as with HEAD)"
+        "branch", metavar="BRANCH", nargs="?", default="", help="the branch; HEAD or nothing means the current one"
     )
     parser.add_argument("--done", metavar="KEY", help="mark this key done with the push")
     parser.add_argument("--scope", help="scope of the key (default: the lease's name)")
     args = parser.parse_args(argv)
-    branch, landed = (_in_run if run_publishing.uses_run_lease() and not args.store else _here)(args)
+    branch, landed = (_push_in_run if run_publishing.uses_run_lease() and not args.store else _push_here)(args)
     if landed:
         Worktree(".").track(args.remote, branch, landed)
     print(f"{branch} {landed}" if landed else f"skipped: {args.done} is done")
     return 0
 
 
-def _in_run(args: Namespace) -> tuple[str, str]:
+def _push_in_run(args: Namespace) -> tuple[str, str]:
     """Let the supervisor push: it has the store and the run's record. Returns the branch, and the commit or ""."""
     reply = run_publishing.push(args.remote, args.branch, key=args.done, scope=args.scope or "")
     return str(reply["gate"]).rpartition("#")[2], str(reply["landed"])
 
 
-def _here(args: Namespace) -> tuple[str, str]:
+def _push_here(args: Namespace) -> tuple[str, str]:
     gate = Git(args.remote, args.branch)
     trailers = {
         trailer: os.environ[name]

@@ -15,15 +15,15 @@ from ..system import clock
 
 
 def open_reader(store: str | None, *, listing: bool = False) -> StoreReader:
-    """Read the store that `--store` names, else the one that applies here. `listing`: see `_with_advice`."""
+    """A reader of the store that `--store` names, else of the one that applies here. `listing`: see `_with_advice`."""
     try:
         return StoreReader(url.resolve(store))
     except NoStore as error:
         raise _with_advice(error, store, listing) from None
 
 
-def existing(store: str | None, *, listing: bool = False) -> str:
-    """The URL of a store that exists."""
+def existing_url(store: str | None, *, listing: bool = False) -> str:
+    """The store's URL. Raises `NoStore`, with advice, if the store does not exist."""
     where = url.resolve(store)
     try:
         reader.existing(where)

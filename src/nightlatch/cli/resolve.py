@@ -36,8 +36,8 @@ give-up  for an item of a batch: set it aside for good. It is not done, and not 
 WHAT is a run, the beginning of its id, or its job; or the key of an effect, of an item, or of a run that another
 machine began and this one has no record of. If several things match, a command for each is printed. Without OUTCOME,
 the known facts and the choices are printed. The journal records your name. The command takes a lease for a moment:
-that of the batch or the effect; for a run, its job's, but only if the outcome is `done`, the run has lapsed, or the
-store is a git store."""
+that of the batch or the effect; for a run, that of its job, but only if the outcome is `done`, the run has lapsed, or
+the store is a git store."""
 
 _EXAMPLES = """\
   nightlatch resolve 7k3f

@@ -24,13 +24,13 @@ from .json_out import print_json
 from .reading import open_reader
 
 _PURPOSE = """\
-Try a run again that failed, was cancelled or needs attention, with the same command, options and folder, which are
-taken from the journal. A job of nightlatch.toml is started as the file defines it now.
+Make another attempt of a run that failed, was cancelled or needs attention. Its command, options and folder are taken
+from the journal. A job of nightlatch.toml is started as the file defines it now.
 
-The attempt is made here, as with `nightlatch run`, and its exit code is the run's. If the run is waiting for its next
-try, its supervisor makes that try within seconds, and the count of tries starts again. With --later nothing is started
-now: the next start of its key, such as a cron line, makes the attempt. If a secret was removed from the record, or the
-run is from another machine, the line to type is printed instead."""
+The attempt is made here, as with `nightlatch run`, and the exit code is that of the run. If the run is waiting for its
+next try, its supervisor makes that try within seconds, and the count of tries starts again. With --later nothing is
+started now: the next start of its key, such as a cron line, makes the attempt. If a secret was removed from the record,
+or the run is from another machine, the line to type is printed instead."""
 
 _EXAMPLES = """\
   nightlatch retry 7k3f
@@ -76,15 +76,15 @@ def _job(reader: StoreReader, run: RunRow, recorded: RecordedStart | None, *, na
     if not recorded or recorded.hidden or run.host != identity.host() or not os.path.isdir(recorded.folder):
         return None
     job = recorded.job
-    if isinstance(job.target, Each) and not os.path.exists(os.path.join(recorded.folder, _items(reader, run))):
+    if isinstance(job.target, Each) and not os.path.exists(os.path.join(recorded.folder, _items_file(reader, run))):
         return None
     return job
 
 
-def _items(reader: StoreReader, run: RunRow) -> str:
+def _items_file(reader: StoreReader, run: RunRow) -> str:
     """The file with the batch's items; "-" if they came from standard input, which cannot be read again."""
-    typed = batch(reader, run)
-    return typed.words[2] if typed and len(typed.words) > 2 else "-"
+    command = batch(reader, run)
+    return command.words[2] if command and len(command.words) > 2 else "-"
 
 
 def _start(job: Job, folder: str, store: str, as_json: bool) -> int:
@@ -107,12 +107,12 @@ def _print_pending(reader: StoreReader, run: RunRow, recorded: RecordedStart | N
         print(f"  {advice.command('retry', run.id)}")
         return
     print(f"{title(run)} is pending, and not started: {_why_not_started(run, recorded)}. Type:")
-    command = batch(reader, run) or _typed(run, recorded)
+    command = batch(reader, run) or _command_to_type(run, recorded)
     enter = f"cd {advice.quoted(recorded.folder)} && " if recorded else ""
     print(f"  {enter}{advice.text(command)}" if command else f"  {printable(run.command)}")
 
 
-def _typed(run: RunRow, recorded: RecordedStart | None) -> advice.Advice | None:
+def _command_to_type(run: RunRow, recorded: RecordedStart | None) -> advice.Advice | None:
     words = recorded.typed() if recorded else None
     if words:
         return advice.to(*words)

@@ -112,11 +112,11 @@ def _job(args: Namespace, command: list[str]) -> Job:
 
         with open(args.packed, encoding="utf-8") as file:
             return with_newest_slot(unpack(json.load(file)))
-    values = args.present(OPTIONS)
+    values = args.given_values(OPTIONS)
     if not command and (config := place.find()):
-        from .configured import configured
+        from .configured import configured_job
 
-        return configured(config, args.name, values)
+        return configured_job(config, args.name, values)
     job = with_newest_slot(read(args.name, Command(words=tuple(command)), values, RUN))
     print_default_timeout(args, values)
     return job
@@ -157,10 +157,10 @@ def _dry_run_command(job: Job, store: str | None) -> int:
     """Print whether a command would be run."""
     from ..observe.reader import NoStore
     from ..runtime.supervisor.run.preflight import Preflight
-    from .reading import existing
+    from .reading import existing_url
 
     try:
-        key = Preflight(job, go_home(job, existing(store))).look_only()
+        key = Preflight(job, go_home(job, existing_url(store))).look_only()
     except NoStore:
         key = job.key  # without a store, no key is done
     except Error as error:

@@ -24,15 +24,15 @@ def colour_of(status: str) -> str:
 
 def lines(runs: Sequence[RunView], undecided: Sequence[OpenDecision] = ()) -> list[str]:
     """One line each, in the same columns: first the other open decisions, then the runs."""
-    cells = [*map(_undecided, undecided), *map(_run, runs)]
+    cells = [*map(_decision_cells, undecided), *map(_run_cells, runs)]
     return screen.columns(cells, elastic=(2, 4), colours=[colour_of(row[0]) for row in cells])
 
 
-def _run(view: RunView) -> list[str]:
+def _run_cells(view: RunView) -> list[str]:
     return [view.status, view.run.job, view.key, _when(view), view.note, advice.text(view.next)]
 
 
-def _undecided(decision: OpenDecision) -> list[str]:
+def _decision_cells(decision: OpenDecision) -> list[str]:
     what = f"{decision.count} items" if decision.count > 1 else decision.key
     changed, command = screen.ago(decision.changed), advice.text(decision.resolve())
     return [decision.status, decision.of, what, changed, decision.note, command]

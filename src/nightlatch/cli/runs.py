@@ -26,7 +26,7 @@ def main(argv: list[str]) -> int:
     parser = Parser("runs", _PURPOSE, _EXAMPLES)
     parser.add_argument("--job", metavar="NAME", help="only runs of this job")
     parser.add_argument("--status", metavar="STATUS", choices=STATUSES, help=f"one of {', '.join(STATUSES)}")
-    parser.add_argument("--since", metavar="TIME", help="changed within this time, as in 24h or 7d, or since a day")
+    parser.add_argument("--since", metavar="TIME", help="runs changed within this time (24h, 7d), or since this day")
     parser.add_argument("--limit", metavar="N", type=int, default=50, help="at most N runs (default 50)")
     parser.add_flag("--json", "one JSON object per run")
     args = parser.parse_args(argv)

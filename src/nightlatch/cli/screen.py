@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 RED, GREEN, YELLOW, MAGENTA, CYAN, BOLD, DIM = "31", "32", "33", "35", "36", "1", "2"
 
-_PIPED = 160  # columns if the width is not known, as in a pipe
+_PIPED_WIDTH = 160  # columns if the width is not known, as in a pipe
 _NARROWEST = 8  # characters; an elastic column that would get fewer is omitted
-_READABLE = 24  # characters; an elastic column gets at least this many if there is room
+_READABLE_WIDTH = 24  # characters; an elastic column gets at least this many if there is room
 _GAP = "  "
-local = time_of
+local = time_of  # a moment in local time, as text
 
 
 def ask(question: str, otherwise: str) -> bool:
@@ -52,9 +52,9 @@ def width() -> int:
     if columns.isdigit() and int(columns):
         return int(columns)
     try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or _PIPED
+        return os.get_terminal_size(sys.stdout.fileno()).columns or _PIPED_WIDTH
     except (OSError, ValueError):
-        return _PIPED
+        return _PIPED_WIDTH
 
 
 def print_facts(facts: Iterable[tuple[str, object]]) -> None:
@@ -94,8 +94,8 @@ def columns(rows: Sequence[Sequence[str]], elastic: Sequence[int], colours: Sequ
     spare = width() - sum(widths[index] + len(_GAP) for index in kept)
     for place, index in enumerate(elastic):
         available = spare - len(_GAP)
-        others = sum(min(widths[later], _READABLE) + len(_GAP) for later in elastic[place + 1 :])
-        room = min(widths[index], max(available - others, min(available, _READABLE), 0 if place else _NARROWEST))
+        others = sum(min(widths[later], _READABLE_WIDTH) + len(_GAP) for later in elastic[place + 1 :])
+        room = min(widths[index], max(available - others, min(available, _READABLE_WIDTH), 0 if place else _NARROWEST))
         if room >= min(_NARROWEST, widths[index]) and room > 0:
             widths[index] = room
             spare -= room + len(_GAP)

@@ -32,10 +32,10 @@ _EXAMPLES = """\
   nightlatch service uninstall"""
 
 _VERBS = ("install", "uninstall", "status")
-_KEPT = ("PATH", url.ENV, "SSH_AUTH_SOCK", "LANG", "TZ")  # variables of this shell that the service gets
+_KEPT_VARIABLES = ("PATH", url.ENV, "SSH_AUTH_SOCK", "LANG", "TZ")  # variables of this shell that the service gets
 _PATIENCE = 30.0  # seconds in which the service must begin to serve
 _SERVING = "serving "  # in the first line that `nightlatch serve` prints
-_SHOWN = 10  # lines of the service's log
+_LOG_LINES = 10  # lines of the service's log
 
 
 def main(argv: list[str]) -> int:
@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
 
 def _install(service: Service, store: str | None) -> int:
     config = load(service.config)  # raises if the file is invalid: the service could not start
-    environment = {name: os.environ[name] for name in _KEPT if os.environ.get(name)}
+    environment = {name: os.environ[name] for name in _KEPT_VARIABLES if os.environ.get(name)}
     if store:
         environment[url.ENV] = store
     service.write(environment)
@@ -73,7 +73,7 @@ def _install(service: Service, store: str | None) -> int:
         print(printable(f"{service.name} runs: {last.removeprefix('nightlatch: ')}"))
         return 0
     print(f"nightlatch: {service.name} does not serve its {len(config.jobs)} jobs; its log ends with:", file=sys.stderr)
-    for line in service.log(since, _SHOWN) or ["(nothing)"]:
+    for line in service.log(since, _LOG_LINES) or ["(nothing)"]:
         print(printable(f"  {line}"), file=sys.stderr)
     return 69
 
@@ -91,7 +91,7 @@ def _uninstall(service: Service) -> int:
 def _status(service: Service, as_json: bool) -> int:
     installed = os.path.exists(service.file)
     active = installed and service.is_active()
-    log = service.log(time.time() - 86400, _SHOWN) if installed else []
+    log = service.log(time.time() - 86400, _LOG_LINES) if installed else []
     if as_json:
         print_json({"version": 1, "service": service.name, "config": service.config, "file": service.file,
                     "installed": installed, "active": active, "log": log})  # fmt: skip

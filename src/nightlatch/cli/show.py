@@ -38,10 +38,10 @@ _EXAMPLES = """\
   nightlatch show 7k3f --json | jq .timeline"""
 
 _EFFECT_FIELDS = ("scope", "key", "status", "attempt", "command", "exit_code", "result", "reason", "began", "changed")
-_ROOMY = 110  # columns from which an attempt fits into one line
-_EVENTS = 40  # lines of a timeline; --json has every entry
-_TRACE = 60  # last lines of a traceback
-_LONGEST = 400  # characters of a command, or of a line of output
+_WIDE = 110  # columns from which an attempt fits into one line
+_TIMELINE_LINES = 40  # lines of a timeline; --json has every entry
+_TRACEBACK_LINES = 60  # last lines of a traceback
+_LONGEST_LINE = 400  # characters of a command, or of a line of output
 
 
 def main(argv: list[str]) -> int:
@@ -82,7 +82,7 @@ def _show(view: Details) -> None:
     _section("timeline", _events(view.timeline))
     _section("refused", _events(view.refused))
     _section("end of the output", _quoted(_without_traceback(view.traceback, view.tail)))
-    _section("traceback", _quoted(view.traceback[-_TRACE:]))
+    _section("traceback", _quoted(view.traceback[-_TRACEBACK_LINES:]))
     _section("items", _items(view))
     _section("refused starts of the job", _refused_starts(view))
     _section("elsewhere", [f"  {_decision_line(one)}" for one in view.elsewhere])
@@ -98,7 +98,7 @@ def _print_effects(found: list[Effect], json: bool) -> int:
         print(f"effect {printable(effect.key)}: {screen.paint(effect.status, screen.BOLD)}")
         lines = [
             ("scope", effect.scope if where else ""),
-            ("command", screen.cut(printable(effect.command), _LONGEST)),
+            ("command", screen.cut(printable(effect.command), _LONGEST_LINE)),
             ("reason", effect.reason),
             ("exit code", "" if effect.exit_code is None else str(effect.exit_code)),
             ("began", f"{screen.moment(effect.began)}, attempt {effect.attempt}"),
@@ -146,17 +146,17 @@ def _print_plan(plan: Plan, json: bool) -> int:
 
 
 def _quoted(lines: Iterable[str]) -> list[str]:
-    return ["  | " + screen.cut(printable(line), _LONGEST) for line in lines]
+    return ["  | " + screen.cut(printable(line), _LONGEST_LINE) for line in lines]
 
 
 def _without_traceback(trace: Sequence[str], tail: Sequence[str]) -> Sequence[str]:
-    """The end of the output, without the traceback if it ends with that."""
+    """The end of the output. If it ends with the traceback, that is left out."""
     length = min(len(trace), len(tail))
     return tail[: len(tail) - length] if length and list(tail[-length:]) == list(trace[-length:]) else tail
 
 
 def _events(events: Sequence[Event]) -> list[str]:
-    cells = [[screen.local(event.at), event.sentence] for event in events[-_EVENTS:]]
+    cells = [[screen.local(event.at), event.sentence] for event in events[-_TIMELINE_LINES:]]
     lines = [screen.cut(line, max(screen.width(), 60)) for line in screen.columns(cells, elastic=())]
     earlier = len(events) - len(cells)
     return [f"  … {earlier} earlier: --json has all of them", *lines] if earlier else lines
@@ -185,7 +185,7 @@ def _lines(view: Details) -> list[tuple[str, str]]:
     return [
         ("key", run.key),
         ("slot", run.slot),
-        ("command", screen.cut(printable(run.command), _LONGEST)),
+        ("command", screen.cut(printable(run.command), _LONGEST_LINE)),
         ("reason", view.reason),
         ("exit code", "" if run.exit_code is None else str(run.exit_code)),
         ("holder", str(run.holder) if status in (statuses.RUNNING, lapse.LAPSED) else ""),
@@ -202,7 +202,7 @@ def _lines(view: Details) -> list[tuple[str, str]]:
 
 def _attempts(attempts: Sequence[Attempt]) -> list[str]:
     """On a narrow screen, an attempt's holder and reason are on a second line."""
-    narrow = screen.width() < _ROOMY
+    narrow = screen.width() < _WIDE
     cells = [
         [
             str(attempt.attempt),

@@ -26,9 +26,9 @@ def named_job(store: str | None, name: str) -> tuple[StoreReader, Job, Row]:
         raise UsageError(f"there is no job {printable(name)} {where}")
     reader = open_reader(store)
     ledger = open_for(reader.url)
-    counting.known_row(reader.store, ledger, job)
-    counting.count_rest(reader.store, ledger, name, job.stage)
-    return reader, job, counting.known_row(reader.store, ledger, job)
+    counting.ensure_row(reader.store, ledger, job)
+    counting.count_uncounted(reader.store, ledger, name, job.stage)
+    return reader, job, counting.ensure_row(reader.store, ledger, job)
 
 
 def change(reader: StoreReader, job: Job, was: str, stage: str, *, why: str, forced: bool = False) -> Row:

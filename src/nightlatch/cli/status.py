@@ -32,16 +32,15 @@ _EXAMPLES = """\
   nightlatch status --markdown | mail -s 'The night' me@example.org
   nightlatch status --json"""
 
-_ID = 12  # characters of a whole run id
-_OTHERS = 10  # leases of other machines that are shown
-_SHOWN = {"needs you": 15, "running": 10, "waiting": 5, "done": 10}  # rows of each part
+_ID = 12  # how many characters a whole run id has
+_LEASES_SHOWN = 10  # leases of other machines that are shown
+_ROWS_SHOWN = {"needs you": 15, "running": 10, "waiting": 5, "done": 10}  # rows of each part
 
 
 def main(argv: list[str]) -> int:
     parser = Parser("status", _PURPOSE, _EXAMPLES)
-    parser.add_argument(
-        "--since", metavar="TIME", help="how far to look back, or a day (default: to the last 22:00 at least 4h ago)"
-    )
+    since_help = "how far to look back, or a day (default: since the last 22:00 that is at least 4 hours ago)"
+    parser.add_argument("--since", metavar="TIME", help=since_help)
     parser.add_flag("--exit-code", "print nothing; exit with 1 if something needs you, else 0")
     parser.add_flag("--markdown", "print it as a report in Markdown")
     parser.add_flag("--html", "print it as an HTML page without links")
@@ -59,8 +58,8 @@ def main(argv: list[str]) -> int:
         report = nightly.markdown if args.markdown else nightly.as_html
         printing.verbatim(report(reader, view))
         return 0
-    needed = args.exit_code and not view.nothing_needs_you
-    if args.exit_code and not needed and not view.unreachable and not args.json:
+    needs_you = args.exit_code and not view.nothing_needs_you
+    if args.exit_code and not needs_you and not view.unreachable and not args.json:
         return 0
     ask_store = reader.ledger_is_per_machine and not view.unreachable and not args.json
     others = lease_views.of_other_ledgers(reader.store, reader.ledger, view.since or 0.0) if ask_store else []
@@ -73,7 +72,7 @@ def main(argv: list[str]) -> int:
     _show_others(others)
     if view.unreachable:
         print(f"nightlatch: what other machines have begun is not shown: {view.unreachable}", file=sys.stderr)
-    return exits.FAILED if needed else 0
+    return exits.FAILED if needs_you else 0
 
 
 def _show_nothing(view: Overview, since_text: str | None, ledger_is_per_machine: bool, elsewhere: bool) -> None:
@@ -95,11 +94,11 @@ def _show_others(others: list[Record]) -> None:
         cells.append([record.name, when, str(record.holder), advice.command("lease", "show", record.name)])
     if cells:
         print("\n" + screen.paint("on other machines", screen.BOLD))
-        print("\n".join(screen.columns(cells[:_OTHERS], elastic=(2,))))
+        print("\n".join(screen.columns(cells[:_LEASES_SHOWN], elastic=(2,))))
 
 
 def _show(reader: StoreReader, view: Overview, since_text: str | None) -> None:
-    parts = night_rows.parts(reader, view, _SHOWN)
+    parts = night_rows.parts(reader, view, _ROWS_SHOWN)
     shown = [replace(part, rows=tuple(_shortened(reader, row) for row in part.rows)) for part in parts]
     more = f"runs --since {since_text or f'{_hours(view)}h'}"
     first = verdict.night_in_short(nightly.night(reader, view))

@@ -22,9 +22,9 @@ from . import screen
 from .arguments import Parser
 from .json_out import print_json
 from .only_people import require_person
-from .reading import existing
+from .reading import existing_url
 
-Part = tuple[str, Callable[[], object]]  # (what it is, the function that removes it)
+Removal = tuple[str, Callable[[], object]]  # (what it is, the function that removes it)
 
 _PURPOSE = """\
 Show or remove the store as a whole.
@@ -48,7 +48,7 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     if args.verb == "remove":
         require_person("store remove", "", args.store)
-    where = existing(args.store)
+    where = existing_url(args.store)
     store = url.connect(where)
     return _show(store, args.json) if args.verb == "show" else _remove(where, store, args.yes)
 
@@ -72,29 +72,29 @@ def _remove(where: str, store: Store, yes: bool) -> int:
             f"nothing was removed. Wait until it has ended, or end it; if its holder is gone for good: "
             f"{advice.command('lease', 'release', first.name, '--force')}"
         )
-    parts = _parts(where, store)
+    removals = _removals(where, store)
     print(f"this will be removed for good from {printable(store.url)}:")
-    for what, _ in parts:
+    for what, _ in removals:
         print(f"  {printable(what)}")
     if not yes and not screen.ask("Remove it?", "nothing was removed. To remove it: add --yes"):
         print("nothing was removed")
         return 0
     store.close()
-    for _, remove in parts:
+    for _, remove in removals:
         remove()
     print("removed")
     return 0
 
 
-def _parts(where: str, store: Store) -> list[Part]:
-    """What to remove. What machines share comes first: if removing that fails, this machine still has its own part."""
+def _removals(where: str, store: Store) -> list[Removal]:
+    """What to remove. What machines share comes first: if its removal fails, this machine's files are still there."""
     kind = url.ledger_of(where)
-    places = sorted({store.folder, url.folder_of(where)})  # by the remote's URL, and by the URL as given
+    places = sorted({store.folder, url.folder_of(where)})  # named after the remote's URL, and after the URL as given
     folders = [(f"the folder {place}", partial(shutil.rmtree, place)) for place in places if os.path.isdir(place)]
     if kind == url.BESIDE:
         files = [found for file in location.files(where) for found in [file, *glob.glob(f"{glob.escape(file)}[-.]*")]]
-        present = [file for file in files if os.path.isfile(file)]
-        return [*((f"the file {file}", _unlink(file)) for file in present), *folders]
+        existing_files = [file for file in files if os.path.isfile(file)]
+        return [*((f"the file {file}", _unlink(file)) for file in existing_files), *folders]
     if kind == url.INSIDE:
         return [_schema(where), *folders]
     return [_refs(where), *folders]
@@ -109,7 +109,7 @@ def _unlink(file: str) -> Callable[[], object]:
     return remove
 
 
-def _schema(where: str) -> Part:
+def _schema(where: str) -> Removal:
     from ..database.postgres import PostgresDatabase
 
     database = PostgresDatabase(where, "store")
@@ -121,7 +121,7 @@ def _schema(where: str) -> Part:
     return f"the schema {database.schema} of {hide_password(where)}, for all machines", drop
 
 
-def _refs(where: str) -> Part:
+def _refs(where: str) -> Removal:
     from ..store.git import store as git
     from ..store.git.names import ROOT
 

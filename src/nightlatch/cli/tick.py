@@ -25,6 +25,6 @@ def main(argv: list[str]) -> int:
     parser.add_flag("--detach", "do not wait for the runs to end")
     args = parser.parse_args(argv)
     code = server(args.store).tick(detach=args.detach)
-    # Alerts that no run sends: an overdue slot, a reminder, the digest.
+    # Send the alerts that no run sends: an overdue slot, a reminder, the digest.
     notify.start_senders(place.of_a_run(""), url.resolve(args.store))
     return code

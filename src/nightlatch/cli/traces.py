@@ -12,7 +12,7 @@ from ..store import url
 from . import screen
 from .arguments import Parser
 from .json_out import print_json
-from .reading import existing, open_reader
+from .reading import existing_url, open_reader
 
 _PURPOSE = """\
 Show a run as a trace: the run, its attempts, their items, steps, effects and calls to models, with the ids that an
@@ -59,7 +59,7 @@ def _send(store: str | None, run: str | None, *, keep_sending: bool) -> int:
         elif keep_sending:
             follow.forever(url.resolve(store), stop=0)
         else:
-            where = existing(store)
+            where = existing_url(store)
             follow.until_sent(where, url.connect(where).folder)
     except export.NotSent as failed:
         raise UsageError(str(failed)) from None

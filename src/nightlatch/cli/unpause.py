@@ -12,7 +12,7 @@ from . import screen
 from .arguments import Parser
 from .json_out import print_json
 from .only_people import require_person
-from .reading import existing
+from .reading import existing_url
 
 _PURPOSE = """\
 End a job's pause. The job continues with its next slot; slots that came due during the pause stay skipped."""
@@ -23,7 +23,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("job", metavar="JOB", help="the job")
     parser.add_flag("--json", "print the job as JSON")
     args = parser.parse_args(argv)
-    where = existing(args.store)
+    where = existing_url(args.store)
     require_person(f"unpause {args.job}", args.job, args.store)
     row = JobSlots(url.connect(where), open_for(where), args.job, person()).unpause()
     if args.json:

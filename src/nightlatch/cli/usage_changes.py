@@ -16,10 +16,10 @@ from ..system.identity import person
 from . import screen
 from .arguments import Namespace
 from .json_out import print_json
-from .reading import existing, open_reader
+from .reading import existing_url, open_reader
 
-_SHOWN = 12  # changes; --json has all of them
-_LONGEST = 60  # characters of a fact
+_CHANGES_SHOWN = 12  # changes; --json has all of them
+_LONGEST_FACT = 60  # characters of a fact
 
 
 def show(reader: StoreReader, job: str, *, json: bool) -> int:
@@ -32,7 +32,7 @@ def show(reader: StoreReader, job: str, *, json: bool) -> int:
         print(f"{printable(job)} has {report.runs} runs that succeeded: it takes {FEWEST} to know its usual level")
         return 0
     _print_usual(report)
-    for change in report.changes[:_SHOWN]:
+    for change in report.changes[:_CHANGES_SHOWN]:
         _print_change(change)
     if not report.changes:
         print("it has not left its usual level")
@@ -50,8 +50,8 @@ def accept(args: Namespace) -> int:
     current = job_changes(reader, args.job).current
     if not current:
         raise UsageError(f"{printable(args.job)} is at its usual level: there is nothing to accept")
-    what = " ".join(change.what for change in current)
-    open_for(existing(args.store)).note(args.job, kinds.USUAL, what=what, by=person(), run=current[0].shift.first.run)
+    what, first = " ".join(change.what for change in current), current[0].shift.first
+    open_for(existing_url(args.store)).note(args.job, kinds.USUAL, what=what, by=person(), run=first.run)
     levels = ", ".join(f"{_amount(change.what, change.shift.now)} ({change.what})" for change in current)
     print(f"the usual level of {printable(args.job)} is now {levels}")
     return 0
@@ -69,7 +69,7 @@ def _print_usual(report: JobChanges) -> None:
 def _print_change(change: LevelChange) -> None:
     shift = change.shift
     when = time.strftime("%a %d %b %H:%M", time.localtime(shift.first.at))
-    end = ", over since" if shift.over else ""
+    end = ", until" if shift.over else ""
     end += time.strftime(" %d %b", time.localtime(shift.over.at)) if shift.over else ""
     end += ", accepted as usual" if shift.settled else ""
     move = f"{_amount(change.what, shift.usual)} → {_amount(change.what, shift.now)}"
@@ -95,4 +95,4 @@ def _amount(what: str, amount: float) -> str:
 
 
 def _short(fact: str) -> str:
-    return screen.cut(printable(fact), _LONGEST) or "(none)"
+    return screen.cut(printable(fact), _LONGEST_FACT) or "(none)"

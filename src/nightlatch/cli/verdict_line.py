@@ -21,7 +21,7 @@ def show(verdict: Verdict, *, quiet: bool = False) -> None:
     """Print the line; if `quiet`, only one that a person should see."""
     on_terminal = sys.stderr.isatty()
     if quiet and not _matters(verdict) and not (on_terminal and _failed(verdict)):
-        return  # cron mailed this failure when it happened; at a terminal it says why nothing starts
+        return  # cron mailed the failure when it happened; at a terminal the line says why nothing starts
     print(_for_people(verdict) if on_terminal else verdict.line(), file=sys.stderr)
 
 

@@ -1,7 +1,7 @@
 """A crontab as jobs of nightlatch.toml: each line becomes a job, or a reason why not. The crontab is never changed.
 
-What a crontab expresses in other ways becomes a key: `CRON_TZ` is tz, `flock -n` is the default of overlap, `flock`
-without -n is overlap = "queue", `timeout 30m` is timeout, and the flags of `nightlatch run NAME --slot …` are keys.
+What a crontab expresses in other ways becomes a key: `CRON_TZ` becomes tz, `timeout 30m` timeout, `flock` overlap =
+"queue" (with -n no key, since that is the default), and each flag of `nightlatch run NAME --slot …` its key.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from ..errors import UsageError
 _VARIABLE = re.compile(r"""\s*(["']?)([A-Za-z_]\w*)\1\s*=\s*(.*?)\s*$""")
 _WORD = re.compile(r"""(?:[^\s'"\\]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+""")  # a word of a shell line, with its quotes
 _NOT_IN_A_NAME = re.compile(r"[^a-z0-9]+")
-_FIRST = ("schedule", "tz", "command")  # the keys that a job's table begins with
-_UNBOUNDED = "cron sets no time limit: add a timeout"
-_MAILS = ("MAILTO", "MAILFROM")
-_TOO_GENERAL = (  # to name a job after
+_FIRST_KEYS = ("schedule", "tz", "command")  # the keys that a job's table begins with
+_NO_TIMEOUT = "cron sets no time limit: add a timeout"
+_MAIL_VARIABLES = ("MAILTO", "MAILFROM")
+_TOO_GENERAL = (  # words that say nothing about a job, so it is not named after them
     "sh", "bash", "env", "nice", "ionice", "sudo", "python", "python3", "node", "ruby", "perl", "cd", "exec",
     "source", "printf",
 )  # fmt: skip
@@ -47,7 +47,7 @@ class CrontabLine:
 
 def read(text: str, *, home: str, folder: str, system: bool = False) -> list[CrontabLine]:
     """The lines of a crontab that start a command. `home`: the folder where cron runs them; `folder`: where
-    nightlatch.toml will be: if the two differ, a job gets `cwd`. `system`: each line names its user, as in
+    nightlatch.toml will be. If the two differ, a job gets `cwd`. `system`: each line names its user, as in
     /etc/crontab."""
     found: list[CrontabLine] = []
     env: dict[str, str] = {}
@@ -57,7 +57,7 @@ def read(text: str, *, home: str, folder: str, system: bool = False) -> list[Cro
         if (variable := _VARIABLE.match(line)) and not line.lstrip()[:1].isdigit() and line.lstrip()[0] not in "*@":
             env[variable[2]] = _unquoted(variable[3])
             continue
-        found.append(_line(line.strip(), number, dict(env), home, folder, system, {one.name for one in found}))
+        found.append(_read_line(line.strip(), number, dict(env), home, folder, system, {one.name for one in found}))
     return found
 
 
@@ -75,31 +75,31 @@ def jobs_still_in(jobs: dict[str, Job], crontab: str) -> dict[str, str]:
     return found
 
 
-def _line(
+def _read_line(
     text: str, number: int, env: dict[str, str], home: str, folder: str, system: bool, names: set[str]
 ) -> CrontabLine:
-    fields = 1 if text.startswith("@") else 5
-    parts = text.split(None, fields + system)
-    if len(parts) <= fields + system:
+    time_fields = 1 if text.startswith("@") else 5
+    parts = text.split(None, time_fields + system)
+    if len(parts) <= time_fields + system:
         return CrontabLine(text=text, number=number, why_not="it has no command")
-    when, rest = " ".join(parts[:fields]), parts[-1]
-    if system and parts[fields] != os.environ.get("USER", ""):
+    when, rest = " ".join(parts[:time_fields]), parts[-1]
+    if system and parts[time_fields] != os.environ.get("USER", ""):
         return CrontabLine(
-            text=text, number=number, why_not=f"it runs as {parts[fields]}: add it to a file of that user"
+            text=text, number=number, why_not=f"it runs as {parts[time_fields]}: add it to a file of that user"
         )
     try:
         schedule.parse(when, datetime.UTC)
     except UsageError as error:
         return CrontabLine(text=text, number=number, why_not=str(error))
     keys: dict[str, Any] = {"schedule": when, "timeout": "none"}
-    notes = [_UNBOUNDED]
+    notes = [_NO_TIMEOUT]
     command, stdin = _split_at_percent(rest)
     name, command = _unwrap(command, keys, notes)
     name = _unique(name or _name_for(command), names)
     if stdin:
         command = f"printf '%s\\n' {' '.join(map(shlex.quote, stdin))} | {{ {command}\n}}"
     if keys["timeout"] != "none":
-        notes.remove(_UNBOUNDED)
+        notes.remove(_NO_TIMEOUT)
     _apply_environment(env, keys, notes)
     if isinstance(command, str) and "/dev/null" in command:
         notes.append("its output is kept anyway (nightlatch logs): what it sends to /dev/null is lost")
@@ -107,7 +107,7 @@ def _line(
     keys.setdefault("command", command if shell in ("/bin/sh", "sh") else [shell, "-c", command])
     if home and os.path.realpath(home) != os.path.realpath(folder):
         keys.setdefault("cwd", home)
-    ordered = {key: keys[key] for key in (*_FIRST, *keys) if key in keys}
+    ordered = {key: keys[key] for key in (*_FIRST_KEYS, *keys) if key in keys}
     return CrontabLine(text=text, number=number, name=name, keys=ordered, notes=tuple(notes))
 
 
@@ -139,7 +139,7 @@ def _unwrap(command: str, keys: dict[str, Any], notes: list[str]) -> tuple[str, 
 
 def _flock(words: list[str], keys: dict[str, Any]) -> int:
     """How many words flock and its options take; 0 if they cannot become keys. The lease replaces the lock: with -n a
-    slot is skipped while the last run is working, which is the default; without -n it queues."""
+    slot is skipped while the last run is working, which is the default; without -n the slot queues."""
     at, skips = 1, False
     while at < len(words) and words[at].startswith("-"):
         if words[at] in ("-n", "--nonblock", "--nb", "-xn", "-nx"):
@@ -160,9 +160,9 @@ def _timeout(words: list[str], keys: dict[str, Any]) -> int:
         option, equals, text = words[at].partition("=")
         if option not in ("-k", "--kill-after"):
             return 0
-        keys["grace"] = _seconds(text if equals else "".join(words[at + 1 : at + 2]))
+        keys["grace"] = _duration(text if equals else "".join(words[at + 1 : at + 2]))
         at += 1 if equals else 2
-    found = _seconds("".join(words[at : at + 1]))
+    found = _duration("".join(words[at : at + 1]))
     if not found:
         return 0
     keys["timeout"] = found
@@ -172,14 +172,14 @@ def _timeout(words: list[str], keys: dict[str, Any]) -> int:
 _WRAPPERS = {"flock": _flock, "timeout": _timeout}
 
 
-def _seconds(text: str) -> str:
+def _duration(text: str) -> str:
     """A time of timeout(1) in our notation; "" if it is not one."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
     return f"{found[1]}{found[2] or 's'}" if found else ""
 
 
 def _from_run(words: list[str], keys: dict[str, Any], notes: list[str]) -> tuple[str, str] | None:
-    """The name and command of `nightlatch run NAME [flags] -- CMD …`; the flags become keys. None if one cannot."""
+    """The name and command of `nightlatch run NAME [flags] -- CMD …`. The flags become keys; if one cannot: None."""
     if "--" not in words:
         return None
     at = words.index("--")
@@ -187,7 +187,7 @@ def _from_run(words: list[str], keys: dict[str, Any], notes: list[str]) -> tuple
     if name.startswith("-") or not command:
         return None
     rows = options.rows(Job, RUN)
-    taken: dict[str, Any] = {}
+    from_flags: dict[str, Any] = {}
     flags = [part for word in flags for part in (word.split("=", 1) if word.startswith("--") else [word])]
     given = iter(flags)
     for flag in given:
@@ -202,19 +202,19 @@ def _from_run(words: list[str], keys: dict[str, Any], notes: list[str]) -> tuple
             return None
         text: Any = True if row.flag else next(given, "")
         if row.many:
-            taken.setdefault(field, []).append(text)
+            from_flags.setdefault(field, []).append(text)
         else:
-            taken[field] = int(text) if row.number and text.isdecimal() else text
-    if "env" in taken:
-        taken["env"] = dict(one.partition("=")[::2] for one in taken["env"])
-    if "budget" in taken:
-        caps = dict(cap.partition("=")[::2] for cap in taken["budget"].split(","))
-        taken["budget"] = {unit: float(amount) for unit, amount in caps.items()}
-    keys["schedule"] = taken.pop("slot", keys["schedule"])
-    keys.update({"timeout": "1h"} | taken)
+            from_flags[field] = int(text) if row.number and text.isdecimal() else text
+    if "env" in from_flags:
+        from_flags["env"] = dict(one.partition("=")[::2] for one in from_flags["env"])
+    if "budget" in from_flags:
+        caps = dict(cap.partition("=")[::2] for cap in from_flags["budget"].split(","))
+        from_flags["budget"] = {unit: float(amount) for unit, amount in caps.items()}
+    keys["schedule"] = from_flags.pop("slot", keys["schedule"])
+    keys.update({"timeout": "1h"} | from_flags)
     keys["command"] = [
         f"@{word}" if word.startswith("@") else word for word in command
-    ]  # a word that begins with one @ names a file
+    ]  # doubled, since a word that begins with one @ names a file
     return name, shlex.join(command)
 
 
@@ -223,9 +223,9 @@ def _apply_environment(env: dict[str, str], keys: dict[str, Any], notes: list[st
         keys.setdefault("tz", env["CRON_TZ"])
     if env.get("HOME"):
         keys.setdefault("cwd", env["HOME"])
-    if any(env.get(name) for name in _MAILS):
+    if any(env.get(name) for name in _MAIL_VARIABLES):
         notes.append("cron mailed its output; here `nightlatch` shows what failed")
-    rest = {name: text for name, text in env.items() if name not in ("CRON_TZ", "HOME", "SHELL", *_MAILS)}
+    rest = {name: text for name, text in env.items() if name not in ("CRON_TZ", "HOME", "SHELL", *_MAIL_VARIABLES)}
     if rest:
         keys["env"] = {**rest, **keys.get("env", {})}
 
@@ -240,10 +240,10 @@ def _name_for(command: str) -> str:
     return "job"
 
 
-def _unique(name: str, taken: set[str]) -> str:
-    if name not in taken:
+def _unique(name: str, used: set[str]) -> str:
+    if name not in used:
         return name
-    return next(f"{name}-{number}" for number in range(2, len(taken) + 3) if f"{name}-{number}" not in taken)
+    return next(f"{name}-{number}" for number in range(2, len(used) + 3) if f"{name}-{number}" not in used)
 
 
 def _unquoted(text: str) -> str:

@@ -19,15 +19,15 @@ from ..errors import BadOption, UsageError
 from ..system import zone
 from .examples import EXAMPLES
 from .settings import Section
-from .targets import TARGETS, Found, Stamp
+from .targets import TARGETS, JobTarget, Stamp
 
-PER_HOST = ("command", "cwd", "env", "env_file")
+PER_HOST = ("command", "cwd", "env", "env_file")  # the keys that `on.HOST` may override
 
-_OF_A_JOB = options.rows(Job, FILE)
-_OF_A_BATCH = {name: row for name, row in options.rows(Batch, BATCH).items() if row.defines}
-_NOT_OF_A_BATCH = ("stall", "progress", "workspace", "input", "require", "ensure")
-ONLY_OF_A_BATCH = ("items", *(name for name in _OF_A_BATCH if name not in _OF_A_JOB))
-KEYS = (*_OF_A_JOB, *TARGETS, "args", *ONLY_OF_A_BATCH)
+_JOB_OPTIONS = options.rows(Job, FILE)
+_BATCH_OPTIONS = {name: row for name, row in options.rows(Batch, BATCH).items() if row.defines}
+_NOT_FOR_A_BATCH = ("stall", "progress", "workspace", "input", "require", "ensure")
+ONLY_OF_A_BATCH = ("items", *(name for name in _BATCH_OPTIONS if name not in _JOB_OPTIONS))
+KEYS = (*_JOB_OPTIONS, *TARGETS, "args", *ONLY_OF_A_BATCH)
 
 ALERTS = "alerts"  # a job's table, read later, together with the alerts of all jobs
 _NO_COMMAND = Command(words=())
@@ -42,13 +42,13 @@ class Jobs:
         self._timezone, self._interpreter, self._file, self._host = timezone, interpreter, file, host
         self.files: list[Stamp] = []  # of the files that commands were read from, by @FILE
         self.alerts: dict[str, Section] = {}  # by job, not read yet
-        self.need_a_zone = False  # a cron expression depends on the file's time zone
+        self.needs_timezone = False  # a cron expression depends on the file's time zone
         self._defaults: dict[str, Any] = {}
 
     def defaults(self, section: Section) -> None:
         """Read the values for every job that does not set its own."""
         for key, at in section.table([key for key in KEYS if key != "items"]).items():
-            row = _OF_A_JOB.get(key) or _OF_A_BATCH.get(key)
+            row = _JOB_OPTIONS.get(key) or _BATCH_OPTIONS.get(key)
             if row is None or _read_options({key: row}, {key: at.value}, section):
                 self._defaults[key] = at.value
 
@@ -75,14 +75,14 @@ class Jobs:
         is_batch = "items" in given
         self._check_kind(own, is_batch, section)
         found = self._target(given, section)
-        of_the_batch = _read_options(_OF_A_BATCH, given, section) if is_batch else {}
+        batch_values = _read_options(_BATCH_OPTIONS, given, section) if is_batch else {}
         values = _read_options(
-            {key: row for key, row in _OF_A_JOB.items() if not (is_batch and key in _OF_A_BATCH)}, given, section
+            {key: row for key, row in _JOB_OPTIONS.items() if not (is_batch and key in _BATCH_OPTIONS)}, given, section
         )
-        self._schedule(values, section)
+        self._check_schedule(values, section)
         for wrong in Job(name=name, target=_NO_COMMAND, **values).mistakes(as_setting):
             section.mistake(str(wrong), wrong.field)
-        batch = self._batch(name, given["items"], of_the_batch, found, section) if is_batch and found else None
+        batch = self._batch(name, given["items"], batch_values, found, section) if is_batch and found else None
         if len(section.mistakes) > before or found is None:
             return None
         job = batch.job(sys.executable, **values) if batch else Job(name=name, target=found.target, **values)
@@ -97,7 +97,7 @@ class Jobs:
             key: value for key, value in self._defaults.items() if not (key in TARGETS and own.keys() & TARGETS.keys())
         }
         if "items" in own:
-            kept = {key: value for key, value in kept.items() if key not in _NOT_OF_A_BATCH}
+            kept = {key: value for key, value in kept.items() if key not in _NOT_FOR_A_BATCH}
         else:
             kept = {key: value for key, value in kept.items() if key not in ONLY_OF_A_BATCH}
         for key in ("env", "tags"):
@@ -105,7 +105,7 @@ class Jobs:
                 own = {**own, key: {**kept[key], **own[key]}}
         return {**kept, **own}
 
-    def _target(self, given: dict[str, Any], section: Section) -> Found | None:
+    def _target(self, given: dict[str, Any], section: Section) -> JobTarget | None:
         kinds = [kind for kind in TARGETS if kind in given]
         if len(kinds) != 1:
             examples = " or ".join(EXAMPLES[kind] for kind in TARGETS)
@@ -120,7 +120,7 @@ class Jobs:
             section.mistake(f"{error}. Example: {EXAMPLES[kinds[0]]}", kinds[0])
             return None
 
-    def _batch(self, name: str, items: Any, values: dict[str, Any], found: Found, section: Section) -> Batch | None:
+    def _batch(self, name: str, items: Any, values: dict[str, Any], found: JobTarget, section: Section) -> Batch | None:
         if not isinstance(items, str) or not items:
             section.mistake(f"items must name a file. Example: {EXAMPLES['items']}", "items")
             return None
@@ -128,7 +128,7 @@ class Jobs:
             section.mistake("items are for a command, which is started for each of them: use command", "python")
             return None
         words = list(found.target.words)
-        if found.is_a_line:
+        if found.is_shell_line:
             values, words = {**values, "shell": True}, words[2:]
         batch = Batch(name=name, items=items, command=words, continued_by=f"nightlatch run {name}", **values)
         try:
@@ -137,20 +137,20 @@ class Jobs:
             section.mistake(f"{error}. Example: {EXAMPLES[error.field]}", error.field)
             return None
 
-    def _check_kind(self, own: dict[str, Section], batch: bool, section: Section) -> None:
+    def _check_kind(self, own: dict[str, Section], is_batch: bool, section: Section) -> None:
         for key in own:
-            if batch and key in _NOT_OF_A_BATCH:
+            if is_batch and key in _NOT_FOR_A_BATCH:
                 section.mistake(f"{key} is not for a batch: its items are watched one by one. Remove it, or items", key)
-            if not batch and key in ONLY_OF_A_BATCH:
+            if not is_batch and key in ONLY_OF_A_BATCH:
                 section.mistake(f"{key} is for a batch: add {EXAMPLES['items']}", key)
 
-    def _schedule(self, values: dict[str, Any], section: Section) -> None:
+    def _check_schedule(self, values: dict[str, Any], section: Section) -> None:
         """Check the schedule, and add the time zone that it is in."""
         if not values.get("schedule"):
             values.pop("tz", None)  # from the defaults
             return
         is_cron = any(not text.lower().startswith("every") for text in values["schedule"])
-        self.need_a_zone |= is_cron and not values.get("tz")
+        self.needs_timezone |= is_cron and not values.get("tz")
         values["tz"] = values.get("tz") or self._timezone
         try:
             there = zone.find(values["tz"])
@@ -171,13 +171,13 @@ class Jobs:
             shown = duration.show(shortest)
             section.mistake(f"jitter {duration.show(jitter)} must be less than the {shown} between two slots", "jitter")
 
-    def _for_this_host(self, job: Job, on: Section | None, batch: bool) -> Job:
+    def _for_this_host(self, job: Job, on: Section | None, is_batch: bool) -> Job:
         """The job with the overrides for this machine, which are not part of its definition."""
         for host, section in (on.table(on.value) if on else {}).items():
             given = {key: at.value for key, at in section.table(PER_HOST).items()}
-            values = _read_options({key: _OF_A_JOB[key] for key in PER_HOST if key in _OF_A_JOB}, given, section)
+            values = _read_options({key: _JOB_OPTIONS[key] for key in PER_HOST if key in _JOB_OPTIONS}, given, section)
             found = self._target(given, section) if "command" in given else None
-            if batch and found:
+            if is_batch and found:
                 section.mistake("a batch must have the same command on all machines", "command")
                 found = None
             if not hosts.same(host, self._host):

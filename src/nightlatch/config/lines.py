@@ -27,7 +27,7 @@ def find(text: str) -> dict[tuple[str, ...], int]:
 class _Scanner:
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
-        self._line, self._counted = 1, 0  # newlines before `_counted` are counted
+        self._line, self._counted = 1, 0  # `_line` is the line of the position `_counted`
 
     @property
     def line(self) -> int:

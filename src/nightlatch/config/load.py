@@ -14,11 +14,11 @@ from ..system import identity, storage, zone
 from . import lines
 from .jobs import ALERTS, Jobs
 from .mistakes import Mistakes, Path, shown
-from .settings import SETTINGS, Section, default_at_once, default_interpreter, imported
+from .settings import SETTINGS, Section, default_at_once, default_interpreter, import_function
 from .targets import Stamp, stamp
 
-TABLES = ("defaults", "jobs")
-RESERVED = ("keep",)
+TABLES = ("defaults", "jobs")  # read by config/jobs.py
+RESERVED = ("keep",)  # keys that a later version may use
 
 
 @value(frozen=True, kw_only=True)
@@ -66,11 +66,11 @@ class Config:
 
 def load(path: str, *, host: str = "") -> Config:
     """The configuration for this machine, or for `host`. Raises `BadConfig` with every mistake."""
-    read_from = stamp(path)
+    file_stamp = stamp(path)
     text = _read(path)
     document, mistakes = _parse(path, text)
     folder = os.path.dirname(path)
-    for key in _with_null_bytes(document):
+    for key in _paths_with_null_bytes(document):
         mistakes.add(key, "a text holds the character \\u0000, which no file name or command can have")
     mistakes.raise_any()
     rows = {row.name: row for row in SETTINGS}
@@ -88,7 +88,7 @@ def load(path: str, *, host: str = "") -> Config:
     if "defaults" in known:
         jobs.defaults(known["defaults"])
     found = jobs.read(known["jobs"]) if "jobs" in known else {}
-    if not settings.get("timezone") and _is_shared(settings.get("store")) and jobs.need_a_zone:
+    if not settings.get("timezone") and _is_shared(settings.get("store")) and jobs.needs_timezone:
         top.mistake(
             f'timezone is missing: machines that share a store must agree on it. Example: timezone = "{zone.name()}"',
             "store",
@@ -102,7 +102,7 @@ def load(path: str, *, host: str = "") -> Config:
         settings=settings,
         timezone=settings.get("timezone") or zone.name(),
         jobs=found,
-        stamps=(read_from, *jobs.files),
+        stamps=(file_stamp, *jobs.files),
     )
 
 
@@ -124,13 +124,13 @@ def alerts_of(path: str) -> Any:
 
 def _with_jobs(everywhere: Any, jobs: dict[str, Section]) -> Any:
     """The settings of `[alerts]`, with each job's own settings added."""
-    read_job: Any = imported("observe.alerts.settings:read_job")
+    read_job: Any = import_function("observe.alerts.settings:read_job")
     found = {name: read_job(section, everywhere) for name, section in jobs.items()}
     return replace(everywhere, jobs=found) if everywhere and found else everywhere
 
 
 def settings_of(path: str, *names: str, text: str | None = None) -> dict[str, Any]:
-    """Those of the named top-level keys that the file, or `text` in its place, has. Mistakes elsewhere are ignored."""
+    """The named top-level keys that are set in the file, or in `text` instead. Mistakes elsewhere are ignored."""
     document, mistakes = _parse(path, text)
     found = {
         row.name: row.read(Section(document[row.name], (row.name,), os.path.dirname(path), mistakes))
@@ -160,7 +160,7 @@ def _read(path: str) -> str:
 
 
 def _parse(path: str, text: str | None = None) -> tuple[dict[str, Any], Mistakes]:
-    """What the file, or `text` in its place, says."""
+    """Parse the file, or `text` instead."""
     text = _read(path) if text is None else text
     try:
         return tomllib.loads(text), Mistakes(path, lines.find(text))
@@ -173,13 +173,13 @@ def _parse(path: str, text: str | None = None) -> tuple[dict[str, Any], Mistakes
         raise BadConfig(f"{shown(path)} cannot be read: {error}") from None
 
 
-def _with_null_bytes(value: Any, path: Path = ()) -> Iterator[Path]:
+def _paths_with_null_bytes(value: Any, path: Path = ()) -> Iterator[Path]:
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from [path] if "\0" in key else _with_null_bytes(inner, (*path, key))
+            yield from [path] if "\0" in key else _paths_with_null_bytes(inner, (*path, key))
     elif isinstance(value, list):
         for inner in value:
-            yield from _with_null_bytes(inner, path)
+            yield from _paths_with_null_bytes(inner, path)
     elif isinstance(value, str) and "\0" in value:
         yield path
 

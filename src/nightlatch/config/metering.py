@@ -1,6 +1,6 @@
 """The settings about money: `budget`, `[prices]` and `[gateway]`.
 
-Prices are in usd for a million tokens, a thousand searches or one call.
+Prices are in usd: per million tokens, per thousand searches, or per call.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from ..core.metering import price
 from ..errors import UsageError
 from .settings import Section
 
-KINDS = (*price.INPUTS, *price.OUTPUTS, price.WEB_SEARCH)  # those that can have a price
-GATEWAY = ("ceiling", "allow")
+KINDS = (*price.INPUTS, *price.OUTPUTS, price.WEB_SEARCH)  # kinds of tokens and searches that can have a price
+GATEWAY = ("ceiling", "allow")  # keys of [gateway]
 
 
 def read_budget(section: Section) -> tuple[Cap, ...]:

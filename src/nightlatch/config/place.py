@@ -19,9 +19,9 @@ ENV = "NIGHTLATCH_CONFIG"
 NAME = "nightlatch.toml"
 _PIECE = 16384  # bytes read at a time
 
-_chosen = ""  # by --config
-in_force: dict[str, str] = {}  # path → its text when `serve` read it: an edit that is invalid does not count
-_stores: dict[str, str] = {}  # path → the store it names: a command asks several times
+_chosen = ""  # the file that --config names
+in_force: dict[str, str] = {}  # path → the text that `serve` has in force: an invalid edit does not count
+_stores: dict[str, str] = {}  # path → the store it names; kept, since a command asks several times
 
 
 def choose(path: str | None) -> None:
@@ -49,7 +49,7 @@ def is_found_unnamed() -> bool:
 def _search() -> str:
     if os.environ.get("NIGHTLATCH_RUN"):
         return ""
-    for path in _above():
+    for path in _paths_upwards():
         if os.path.isfile(path):
             return _trusted(path)
     path = os.path.join(config_folder(), NAME)
@@ -67,7 +67,7 @@ def require() -> str:
 
 
 def of_a_run(file: str) -> str:
-    """NIGHTLATCH_CONFIG inside a run: `file`, which declares the run's job, else the one that applies here."""
+    """The value of NIGHTLATCH_CONFIG in a run: `file`, which declares its job, or if "" the one that applies here."""
     try:
         return file or find()
     except BadConfig:  # a file that is refused here would be refused in the run too
@@ -75,17 +75,17 @@ def of_a_run(file: str) -> str:
 
 
 def settings(file: str, *names: str) -> dict[str, Any]:
-    """The named top-level keys of `file`, which declares a run's job, else of the file that applies here."""
+    """The named top-level keys of `file`, which declares a run's job, or if "" of the file that applies here."""
     path = of_a_run(file)
-    if not path or not _mentions(path, names):
+    if not path or not _may_have(path, names):
         return {}
     from .load import settings_of
 
     return settings_of(path, *names, text=in_force.get(path))
 
 
-def _mentions(path: str, names: tuple[str, ...]) -> bool:
-    """May the file have one of these keys? Not if it has neither their names nor a backslash, which may escape one.
+def _may_have(path: str, names: tuple[str, ...]) -> bool:
+    """May the file have one of these keys? It has none if neither their names nor a backslash (an escape) are in it.
     Every run asks, and parsing a file of many jobs takes longer than a short run."""
     try:
         if path in in_force:
@@ -143,7 +143,7 @@ def config_folder() -> str:
     return os.path.join(storage.user_folder("XDG_CONFIG_HOME", "~/.config"), "nightlatch")
 
 
-def _above() -> list[str]:
+def _paths_upwards() -> list[str]:
     """The paths to look at, from this folder up to the root."""
     try:
         folder = os.getcwd()

@@ -12,7 +12,7 @@ from ..core.job import Job
 from ..core.target import Each, Function
 
 # Built-ins and keywords of the shell: a line that begins with one need not name a program.
-_OF_THE_SHELL = frozenset((
+_SHELL_WORDS = frozenset((
     ".", ":", "[", "[[", "alias", "bg", "break", "case", "cd", "command", "continue", "do", "echo", "eval", "exec",
     "exit", "export", "false", "fg", "for", "function", "if", "jobs", "kill", "let", "local", "printf", "pwd",
     "read", "return", "set", "shift", "source", "test", "then", "time", "times", "trap", "true", "type", "ulimit",
@@ -29,8 +29,8 @@ _FIND_MODULE = (
 
 
 def missing(job: Job, path: str) -> list[str]:
-    """What cannot be found, and what to do about it. Programs are searched for on `path`. What only a start would show
-    is not checked."""
+    """What cannot be found, and what to do about it. Programs are searched for on `path`. Problems that only a
+    start would show are not looked for."""
     home = os.path.dirname(job.file)
     items = unpack(job.target).items if isinstance(job.target, Each) else ""
     needs = [("cwd", job.cwd if not job.workspace else ""), ("env_file", job.env_file), ("items", items)]
@@ -46,7 +46,7 @@ def _program(job: Job, path: str, home: str) -> str:
     if isinstance(job.target, Function):
         return _function(job.target, home)
     words = list(job.target.command if isinstance(job.target, Each) else job.target.words)
-    program = _of_a_line(words[2]) if words[:2] == ["sh", "-c"] and len(words) > 2 else words[0]
+    program = _program_of_line(words[2]) if words[:2] == ["sh", "-c"] and len(words) > 2 else words[0]
     if not program or "{" in program:
         return ""
     folder = os.path.normpath(os.path.join(home, job.cwd))
@@ -62,7 +62,7 @@ def _program(job: Job, path: str, home: str) -> str:
     return f"{program} is not found on the PATH of the service: write its whole path, or set env.PATH"
 
 
-def _of_a_line(line: str) -> str:
+def _program_of_line(line: str) -> str:
     """The program that a shell line begins with; "" if that cannot be told."""
     try:
         words = shlex.split(line, comments=True)
@@ -70,7 +70,7 @@ def _of_a_line(line: str) -> str:
         return ""
     while words and "=" in words[0] and words[0].partition("=")[0].isidentifier():
         words = words[1:]
-    plain = bool(words) and words[0] not in _OF_THE_SHELL and not set(words[0]) & set("$`;|&<>(){}*?~#")
+    plain = bool(words) and words[0] not in _SHELL_WORDS and not set(words[0]) & set("$`;|&<>(){}*?~#")
     return words[0] if plain else ""
 
 

@@ -2,8 +2,9 @@
 
 To add one, add a row to `SETTINGS`. Its `read` gets a `Section` (the value, its path in the file, the file's folder)
 and returns the value of `config.settings["name"]`. It reports each mistake with `section.mistake(…)`, so that all are
-shown at once, each with its line. For a layer that imports this one, `read` is a name, such as "web.settings:read",
-which is imported only if the file has that key. If the key was in `RESERVED` in config/load.py, take it out there.
+shown at once, each with its line. If the reader is in a layer that imports this one, `read` is its
+name, such as "web.settings:read"; it is imported only if the file has that key. If the key was in `RESERVED` in
+config/load.py, take it out there.
 
 `[defaults]` and `[jobs]` are read by config/jobs.py. A key of a job is a row of core/job.py, with an example in
 config/examples.py; or a row of `TARGETS` in config/targets.py, if it says what is run.
@@ -58,13 +59,13 @@ class Setting:
     def read(self, section: Section) -> Any:
         """The value of the key; None if it is wrong, which is noted as a mistake."""
         try:
-            return imported(self._read)(section) if isinstance(self._read, str) else self._read(section)
+            return import_function(self._read)(section) if isinstance(self._read, str) else self._read(section)
         except UsageError as error:
             section.mistake(f"{error}. Example: {self.example}")
             return None
 
 
-def imported(name: str) -> Callable[[Section], Any]:
+def import_function(name: str) -> Callable[[Section], Any]:
     module, _, function = name.partition(":")
     found: Callable[[Section], Any] = getattr(import_module(f"nightlatch.{module}"), function)
     return found

@@ -15,10 +15,9 @@ from ..core.value import value
 from ..errors import UsageError
 from .mistakes import shown
 
-_LONGEST = 128 * 1024 - 1  # bytes: the kernel's limit for one word of a command
+_LONGEST_WORD = 128 * 1024 - 1  # bytes: the kernel's limit for one word of a command
 
-
-Stamp = tuple[str, int, int, int]
+Stamp = tuple[str, int, int, int]  # made by `stamp`
 
 
 def stamp(path: str) -> Stamp:
@@ -31,17 +30,17 @@ def stamp(path: str) -> Stamp:
 
 
 @value(frozen=True, kw_only=True)
-class Found:
+class JobTarget:
     """What to run, the part of it that defines the job, and the stamps of the files that it was read from."""
 
     target: Command | Function
     defined_as: tuple[str, ...]
     files: tuple[Stamp, ...] = ()
-    is_a_line: bool = False  # a line for the shell
+    is_shell_line: bool = False  # was `command` a string?
 
 
-def command(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> Found:
-    """From a list of words, or a string, which is a line for the shell. A word @FILE stands for that file's content."""
+def command(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> JobTarget:
+    """Read `command`: a list of words (@FILE stands for that file's content), or a string, a line for the shell."""
     if isinstance(given, str):
         words = ["sh", "-c", checks.text(given, "command")]
     elif isinstance(given, list) and given:
@@ -52,11 +51,11 @@ def command(given: Any, table: dict[str, Any], folder: str, interpreter: str) ->
     texts, definitions, files = zip(*read, strict=True)
     written = given if isinstance(given, str) else " ".join(words)
     digests = ", ".join(definition[: definition.rindex(" ") + 13] for _, definition, file in read if file)
-    return Found(
+    return JobTarget(
         target=Command(words=texts, shown_as=written + (f" ({digests})" if digests else "")),
         defined_as=("command", *definitions),
         files=tuple(filter(None, files)),
-        is_a_line=isinstance(given, str),
+        is_shell_line=isinstance(given, str),
     )
 
 
@@ -67,7 +66,7 @@ def _word(word: str, folder: str) -> tuple[str, str, Stamp | None]:
     if word.startswith("@@"):
         return word[1:], word, None
     path = os.path.join(folder, os.path.expanduser(word[1:]))
-    read_from = stamp(path)
+    file_stamp = stamp(path)
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -77,13 +76,13 @@ def _word(word: str, folder: str) -> tuple[str, str, Stamp | None]:
             f"command: {word} is the content of the file {shown(path)}, which cannot be read ({reason}). Write @{word} "
             f"if you mean the word itself"
         ) from None
-    if len(text.encode()) > _LONGEST or "\0" in text:
+    if len(text.encode()) > _LONGEST_WORD or "\0" in text:
         raise UsageError(f"command: {word} is too long for a command line: let the program read the file itself")
-    return text, f"{word} sha256 {hashlib.sha256(text.encode()).hexdigest()}", read_from
+    return text, f"{word} sha256 {hashlib.sha256(text.encode()).hexdigest()}", file_stamp
 
 
-def python(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> Found:
-    """From module:function or FILE.py:function."""
+def python(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> JobTarget:
+    """Read `python`: module:function, or FILE.py:function."""
     name = checks.text(given, "python")
     module, colon, function = name.rpartition(":")
     if not colon or not module or not function:
@@ -98,14 +97,14 @@ def python(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> 
     where = f"{os.path.join(folder, module)}:{function}" if module.endswith(".py") else name
     if module.endswith(".py") and not os.path.isfile(os.path.join(folder, module)):
         raise UsageError(f"python: there is no file {shown(os.path.join(folder, module))}")
-    return Found(
+    return JobTarget(
         target=Function(where=where, arguments=packed, path=(folder,), interpreter=interpreter),
         defined_as=("python", name, packed),
     )
 
 
-def agent(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> Found:
-    """From a table with provider, agent, input, and the vendor's fields."""
+def agent(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> JobTarget:
+    """Read `agent`: a table with provider, agent, input, and the vendor's fields."""
     if not isinstance(given, dict):
         raise UsageError(f"agent is {checks.shown(given)}: write a table with provider, agent and input")
     fields = {name: fact for name, fact in given.items() if name not in ("provider", "agent", "input")}
@@ -117,10 +116,10 @@ def agent(given: Any, table: dict[str, Any], folder: str, interpreter: str) -> F
         driver = request.command(interpreter, definition)
     except TypeError:
         raise UsageError("agent contains a date or time: write it as a string") from None
-    return Found(target=driver, defined_as=("agent", driver.defined_as), files=(file,) if file else ())
+    return JobTarget(target=driver, defined_as=("agent", driver.defined_as), files=(file,) if file else ())
 
 
-TARGETS: dict[str, Callable[[Any, dict[str, Any], str, str], Found]] = {
+TARGETS: dict[str, Callable[[Any, dict[str, Any], str, str], JobTarget]] = {
     "command": command,
     "python": python,
     "agent": agent,

@@ -16,9 +16,9 @@ timezone = "{zone}"
 # timeout = "1h"
 """
 
-_SHARED = 'store = "{store}"                # machines that share it together run each slot once'
+_STORE_LINE = 'store = "{store}"                # machines that share it together run each slot once'
 
-_OWN = """\
+_NO_STORE_LINES = """\
 # store = "git+origin"               # so that several machines together run each slot once; without it a file of
                                      # this user on this machine: {default}"""
 
@@ -37,15 +37,15 @@ timeout = "5m"
 # publish = ["git"]                  # pushed when it has succeeded, once
 # stage = "manual"                   # by hand first; then supervised: what it makes waits for `nightlatch approve
                                      # articles`; then unattended. One stage up: nightlatch promote articles
-# overlap = "skip"                   # or "queue", "cancel": while the last run is still at work
-# catch_up = "one"                   # or "none": what was missed while this machine slept
+# overlap = "skip"                   # if the last run is still at work; or "queue", "cancel"
+# catch_up = "one"                   # one run for all slots that were missed in sleep; or "none"
 # late = "6h"                        # a slot that is older than this is not run
 """
 
 
 def new(*, store: str, default: str, zone: str, at_once: int, jobs: Iterable[str] = ()) -> str:
     """The text of the file. `store`: the store to name; "": none. `jobs`: tables of jobs, instead of an example."""
-    shown = _SHARED.format(store=store) if store else _OWN.format(default=default)
+    shown = _STORE_LINE.format(store=store) if store else _NO_STORE_LINES.format(default=default)
     head = _HEAD.format(store=shown, zone=zone, at_once=at_once)
     tables = "\n".join(jobs)
     return f"{head}\n{tables}\n" if tables else head + _EXAMPLE

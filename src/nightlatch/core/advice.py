@@ -10,7 +10,7 @@ from .passwords import without_password
 from .printable import printable
 from .value import value
 
-_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_")  # in every shell
+_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./-_")  # without quotes
 
 # Chosen by --store and --config. A choice by environment variables is not named: the user's next command finds it too.
 _chosen_store = ""

@@ -78,11 +78,11 @@ class AgentRequest:
         return nested
 
 
-def flat(fields: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+def flat(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Tables as the flat `AgentRequest.fields`."""
     found: dict[str, Any] = {}
     for name, fact in fields.items():
-        found |= flat(fact, f"{before}{name}.") if isinstance(fact, dict) and fact else {f"{before}{name}": fact}
+        found |= flat(fact, f"{prefix}{name}.") if isinstance(fact, dict) and fact else {f"{prefix}{name}": fact}
     return found
 
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _WINDOW = 10  # items
-_ALIKE = 8  # of them, for the breaker to trip
+_ALIKE = 8  # of these items must have failed in the same way for the breaker to trip
 
 
 class Breaker:
@@ -50,5 +50,5 @@ class Limit:
             raise UsageError(f"{what} {text!r}: write a number, or a share of the items as in 5%")
         self._most, self._share = float(number), bool(percent)
 
-    def passed(self, failed: int, of: int) -> bool:
+    def passed(self, failed: int, of: int) -> bool:  # is the limit exceeded?
         return failed > (self._most / 100 * of if self._share else self._most)

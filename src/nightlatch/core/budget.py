@@ -75,7 +75,7 @@ def exceeded(
     """
     for cap in caps:
         used = attempt.get(cap.unit, 0.0) + before(cap.unit, cap.period)
-        if cap.unit == "usd":  # usd in doubt may have been spent, so they count
+        if cap.unit == "usd":  # usd in doubt count too: they may have been spent
             used += attempt.get("doubt", 0.0) + before("doubt", cap.period)
         used = round(used, 9)  # or 0.1 + 0.1 + 0.1 would exceed 0.3
         reached = used >= cap.amount and (used > 0 or cap.period != "run")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .row import BEFORE, Row
+from .row import MOST_BEFORE, Row
 from .value import replace
 
 SAME, NEW, OLD = "same", "new", "old"
@@ -32,4 +32,4 @@ def mark(row: Row) -> str:
 def renewed(row: Row, mine: str) -> Row:
     """The row with `mine` in force, and no clean runs: those under the previous definition are not evidence for it."""
     before = tuple(one for one in (row.definition, *row.before) if one and one != mine)
-    return replace(row, definition=mine, edition=row.edition + 1, before=before[:BEFORE], clean=0)
+    return replace(row, definition=mine, edition=row.edition + 1, before=before[:MOST_BEFORE], clean=0)

@@ -31,14 +31,14 @@ STORE_WIDE = "once"  # the scope of an effect that names none
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds between two runs of a probe; each pause is twice the one before
 
 _LONGEST_KEY = 1000
-_CODES = range(1, 256)
+_EXIT_CODES = range(1, 256)
 
 
 def judge(exit_code: int, ended_by: str, not_done: Collection[int]) -> tuple[str, str]:
     """(status, reason) of an effect whose command has ended.
 
-    `ended_by`: what ended the command from outside; "" if it ended by itself. Only then does the exit code prove
-    anything, and only if it is 0 or in `not_done`, the codes declared to mean that nothing was done.
+    `ended_by`: what ended the command from outside; "" if it ended by itself. In that case the exit code proves
+    something if it is 0 or in `not_done`, the codes declared to mean that nothing was done.
     """
     if ended_by:
         return IN_DOUBT, f"it was ended from outside ({ended_by}) and may have acted before"
@@ -66,14 +66,14 @@ def codes(text: str) -> frozenset[int]:
         if not first.isdecimal() or (dash and not last.isdecimal()):
             raise UsageError(f"--not-done {text!r}: list exit codes, as in 6,7 or 64-78")
         span = range(int(first), int(last or first) + 1)
-        if not span or span[0] not in _CODES or span[-1] not in _CODES:
+        if not span or span[0] not in _EXIT_CODES or span[-1] not in _EXIT_CODES:
             raise UsageError(f"--not-done {text!r}: exit codes are from 1 to 255, and 0 always means done")
         found |= set(span)
     return frozenset(found)
 
 
-def typed(key: str, *words: str, options: Collection[str] = ()) -> tuple[str, ...]:
-    """The words to type: key, `words`, `options`; if the key begins with -: the options, then --, key and `words`."""
+def words_to_type(key: str, *words: str, options: Collection[str] = ()) -> tuple[str, ...]:
+    """What to type after a command: key, `words`, `options`; if the key begins with -, options and -- come first."""
     return (*options, "--", key, *words) if key.startswith("-") else (key, *words, *options)
 
 

@@ -32,7 +32,7 @@ class Landing:
     at: float  # wall clock
 
 
-BACK = "rollback"
+BACK = "rollback"  # in place of a landing's digest
 
 LANDINGS = 32  # each target keeps this many of its newest landings
 

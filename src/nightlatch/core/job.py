@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 BY_HAND = "by-hand-"  # prefix of the key that is made for a run started without one
 LOST_POLICIES = ("again", "doubt")
-METERS = ("gateway", "report", "output")  # usage is counted in model calls; by `nightlatch spend`; in the final JSON
+METERS = ("gateway", "report", "output")  # usage is read from: model calls; `nightlatch spend`; the final JSON
 GATEWAY = "gateway"
 REPORT = "report"  # as a source of progress: the command calls `nightlatch progress`
 SKIP, QUEUE, CANCEL = OVERLAPS = ("skip", "queue", "cancel")  # what happens to a slot while an older run is working
@@ -262,7 +262,7 @@ class Job:
 
     @property
     def when_lost(self) -> str:
-        """again or doubt, after its holder died: it may have acted, unless all its results go through `publish`."""
+        """again or doubt, if its holder died: the run may have acted, unless all its results go through `publish`."""
         return self.lost or ("again" if self.workspace and self.publish else "doubt")
 
     def at(self, due: str, *, missed: int = 0, since: str = "") -> Job:

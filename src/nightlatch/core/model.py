@@ -188,7 +188,7 @@ class Done:
     at: float  # wall clock
 
     def with_input(self, input: str) -> Done:
-        """Return this value; raise `InputChanged` if the key was done with other input."""
+        """Return this record; raise `InputChanged` if the key was done with other input."""
         if input and self.input and self.input != input:
             raise InputChanged(
                 f"the key {self.key} of {self.scope} is done already, with other input. "

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 RUN, BATCH, DECORATOR, CALL = "nightlatch run", "nightlatch batch", "@nightlatch.job", "nightlatch.run()"
 FILE = "nightlatch.toml"
 OF_A_JOB = (RUN, DECORATOR, CALL, FILE)
-NOT_IN_FILE = (RUN, DECORATOR, CALL)  # there, the schedule takes its place
+NOT_IN_FILE = (RUN, DECORATOR, CALL)  # in the file, the schedule takes the option's place
 OF_A_START = (RUN, CALL)  # for one start: not part of the job
 OF_THE_FILE = (FILE,)  # only a schedule needs it
 

@@ -21,7 +21,7 @@ class Store(Protocol):
     url: str
     folder: str  # a folder on this machine for lifetime locks, queues and sightings
     default_ttl: float
-    lists_begun: bool  # see `acquire`; True where each machine has its own ledger. A shared one lists the keys itself
+    lists_begun: bool  # see `acquire`; True where each machine has its own ledger. A shared ledger lists the keys
 
     @property
     def id(self) -> str:
@@ -86,9 +86,9 @@ class Store(Protocol):
     def advance(self, moves: Sequence[Move]) -> list[bool]:
         """Move many rows in one request; returns for each whether it has won, that is, is the row's last move.
 
-        A row moves only if its last move is still the one `seen`, and its slot never past the store's clock, unless it
-        was there before. A row that another process is moving right now may be skipped: not won, look again. A move
-        that is sent again finds its own id in the row and has won, unless another move has followed it.
+        A row moves only if its last move is still the one `seen`. Its slot never moves past the store's clock, unless
+        it was past it before. A row that another process is moving right now may be skipped: not won, look again. A
+        move that is sent again finds its own id in the row and has won, unless another move has followed it.
         """
 
     def register(self, name: str, grant: str, gate: str) -> bool:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 RAN, COLLAPSED, SKIPPED = "ran", "collapsed", "skipped"  # every slot ends as one of these
-BEFORE = 64  # how many earlier definitions a row remembers
-STRUCK = 12  # how many set-backs a row remembers
-APPROVER = "word"  # a key in `Claim.held`: who approved it, or "approved" if only the ledger knows; missing until then
+MOST_BEFORE = 64  # how many earlier definitions a row remembers
+MOST_STRUCK = 12  # how many set-backs a row remembers
+APPROVER = "word"  # a key in `Claim.held`, set by an approval: who gave it, or "approved" if only the ledger knows
 NEVER = 32_503_680_000.0  # the due time of a job that is only run by hand
 
 
@@ -152,7 +152,7 @@ class Row:
     def set_back_to(self, time: float) -> tuple[tuple[float, int], ...]:
         """`struck` after the row is set back once more, to `time`. Each set-back is kept, since a machine that slept
         through several has to apply all of them to its records."""
-        return (*(one for one in self.struck if one[0] < time), (time, self.era + 1))[-STRUCK:]
+        return (*(one for one in self.struck if one[0] < time), (time, self.era + 1))[-MOST_STRUCK:]
 
     def with_records(self, *new: SlotRecord, keep: int = 0) -> tuple[SlotRecord, ...]:
         """The row's records after a move that adds `new`. The first new record may extend the last one. Older records

@@ -42,16 +42,16 @@ _LONGEST_WINDOW = 50 * 366 * _DAY  # a schedule that is not due within it never 
 class Schedule:
     """The slots of one or several expressions, each slot once."""
 
-    def __init__(self, parts: Sequence[Cron | Every]) -> None:
-        self._parts = parts
+    def __init__(self, expressions: Sequence[Cron | Every]) -> None:
+        self._expressions = expressions
 
     def next(self, after: float) -> int:
         """The first slot after the time `after`."""
-        return min(part.next(after) for part in self._parts)
+        return min(one.next(after) for one in self._expressions)
 
     def newest(self, at: float) -> int:
         """The newest slot at or before the time `at`, the same on every machine."""
-        return max(part.newest(at) for part in self._parts)
+        return max(one.newest(at) for one in self._expressions)
 
     def between(self, after: float, until: float) -> Iterator[int]:
         """The slots after `after`, up to and including `until`, in order."""
@@ -59,7 +59,7 @@ class Schedule:
         from itertools import takewhile
 
         last = None
-        for slot in takewhile(lambda slot: slot <= until, merge(*(part.walk(after) for part in self._parts))):
+        for slot in takewhile(lambda slot: slot <= until, merge(*(one.walk(after) for one in self._expressions))):
             if slot != last:
                 yield slot
             last = slot
@@ -103,7 +103,7 @@ class Cron:
         except CronSimError as error:
             raise UsageError(f"{expression!r} is not a schedule ({error}): {_HINT}") from error
         self._zone, self._months, self._match_day = zone, found.months, found.match_day
-        self._follows_the_wall = fields[0][0] == "*" or fields[1][0] == "*"
+        self._follows_wall_clock = fields[0][0] == "*" or fields[1][0] == "*"
         self._times = [3600 * hour + 60 * minute for hour in sorted(found.hours) for minute in sorted(found.minutes)]
         if next(self._matches(0, _LONGEST_WINDOW), None) is None:
             raise UsageError(f"{expression!r} is never due: there is no such date")
@@ -134,11 +134,9 @@ class Cron:
         for start, end, offset in self._stretches(begin):
             wall = start + offset
             first = max(wall, int(after // 1) + 1 + offset)
-            if not self._follows_the_wall:
-                if (
-                    start > after and next(self._matches(shown, wall), None) is not None
-                ):  # due at a time that is skipped
-                    yield start
+            if not self._follows_wall_clock:
+                if start > after and next(self._matches(shown, wall), None) is not None:
+                    yield start  # in place of a time that is skipped
                 first = max(first, shown)
                 shown = max(shown, end + offset)
             for match in self._matches(first, end + offset):
@@ -181,10 +179,10 @@ def offset(zone: datetime.tzinfo, at: int) -> int:
 
 def parse(text: str | Sequence[str], zone: datetime.tzinfo) -> Schedule:
     """The schedule in a text, or in several texts together, by the wall clock of a time zone."""
-    return Schedule([_part(one, zone) for one in ((text,) if isinstance(text, str) else text)])
+    return Schedule([_parse_one(one, zone) for one in ((text,) if isinstance(text, str) else text)])
 
 
-def _part(text: str, zone: datetime.tzinfo) -> Cron | Every:
+def _parse_one(text: str, zone: datetime.tzinfo) -> Cron | Every:
     words = text.split()
     if not words:
         raise UsageError(f"a schedule is empty: {_HINT}")

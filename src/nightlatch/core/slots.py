@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TURN = 30.0  # seconds between the turns of two hosts
 UNBEGUN = 30.0  # seconds after which a claim whose run has not begun is taken over, where the store has a clock
-UNBEGUN_WATCHED = 120.0  # seconds for that where the store has no clock
+UNBEGUN_WATCHED = 120.0  # the same where the store has no clock
 OVERDUE_TRY = 30.0  # seconds for the waiting supervisor to make its next try, before another machine may
 ON_TIME = 60.0  # seconds; a slot that is found later than that counts as missed
 AFTER_WAKE = 20.0  # seconds that claims wait for the network after the machine woke up
@@ -70,7 +70,7 @@ class Observation:
     patience: float = UNBEGUN  # how long `unchanged` must be before the claim counts as abandoned
     room: bool = True  # can this machine start a run now?
     steady: float = 0.0  # seconds for which the wall clock has agreed with the suspend-proof one
-    may_set_back: bool = True  # on a store without a clock: only the machine that moved the row
+    may_set_back: bool = True  # on a store without a clock: only the machine that moved the row last
     host: str = ""  # of this scheduler
     stepped: bool = False  # a clock was set within the last hour
     may_expire: bool = True  # on a store without a clock: only the plan's host, or one that has watched it long enough
@@ -88,13 +88,13 @@ class Decision:
     unpause: bool = False
     expire: bool = False  # the plan waited too long for an approval
     hold_until: float = 0.0  # shorten the plan's wait to this: its end was set by a clock that was ahead
-    look_at: float = 0.0  # when to look again; 0: as soon as the scheduler does
+    look_at: float = 0.0  # when to look again; 0: at the scheduler's next look
 
 
 def decide(row: Row, due: Due | None, policy: Policy, view: Observation) -> Decision:
     """What to do about the row now: move it, or look again at the time named."""
     if row.slot > view.now + AHEAD + _period(row, due):
-        return _ahead(view)
+        return _decide_ahead(view)
     claim = row.claim
     if claim and claim.is_open:
         return _decide_claimed(row, claim, due, policy, view)
@@ -104,7 +104,7 @@ def decide(row: Row, due: Due | None, policy: Policy, view: Observation) -> Deci
         return Decision(look_at=row.next_due)
     if due.newest in row.passed:  # it ran before the row was set back
         return Decision(slot=due.newest, records=_older(row, due, view, COLLAPSED, into=due.newest))
-    if reason := _why_none(row, policy):
+    if reason := _why_none_runs(row, policy):
         return _skip(row, due, view, reason)
     if view.now < failing_until(row, due, view.now):
         return _skip(row, due, view, FAILING)
@@ -129,9 +129,9 @@ def decide(row: Row, due: Due | None, policy: Policy, view: Observation) -> Deci
 
 def _decide_claimed(row: Row, claim: Claim, due: Due | None, policy: Policy, view: Observation) -> Decision:
     if claim.held is not None:
-        return _plan(row, claim, claim.held, due, policy, view)
+        return _decide_held(row, claim, claim.held, due, policy, view)
     if _waits(claim, view.now) or not _abandoned(claim, view):
-        if due and (reason := _why_none(row, policy)):
+        if due and (reason := _why_none_runs(row, policy)):
             return _skip(row, due, view, reason)  # first, or overlap = "cancel" would end a run for a skipped slot
         if due:
             return _overlapping(row, due, policy, view)
@@ -153,7 +153,9 @@ def _decide_claimed(row: Row, claim: Claim, due: Due | None, policy: Policy, vie
     return Decision(claim=again)
 
 
-def _plan(row: Row, claim: Claim, held: dict[str, Any], due: Due | None, policy: Policy, view: Observation) -> Decision:
+def _decide_held(
+    row: Row, claim: Claim, held: dict[str, Any], due: Due | None, policy: Policy, view: Observation
+) -> Decision:
     """For a claim whose plan waits for an approval, or is approved and being published. The command is not run again:
     nothing is paid for twice, and the plan that a person looked at is what lands."""
     if APPROVER in held:
@@ -168,13 +170,13 @@ def _plan(row: Row, claim: Claim, held: dict[str, Any], due: Due | None, policy:
 
 
 def _waits(claim: Claim, now: float) -> bool:
-    """Does the claim wait for its next try? Its supervisor makes that; once it is overdue, another may."""
+    """Does the claim wait for its next try? Its supervisor makes it; once that try is overdue, another machine may."""
     return bool(claim.again_at) and now < claim.again_at + OVERDUE_TRY and claim.again_at < now + FARTHEST
 
 
 def _abandoned(claim: Claim, view: Observation) -> bool:
     if view.holder:
-        return False  # its supervisor's or another's: in either case nothing can be started now
+        return False  # the claim's supervisor or another holder has the lease: nothing can be started now
     return bool(claim.grant and not claim.again_at) or view.unchanged >= view.patience or bool(claim.again_at)
 
 
@@ -186,7 +188,7 @@ def _may_run(row: Row, due: Due, policy: Policy, view: Observation) -> bool:
     return (
         lateness >= 0
         and (policy.late is None or lateness <= policy.late)
-        and not _why_none(row, policy)
+        and not _why_none_runs(row, policy)
         and due.newest not in row.passed
     )
 
@@ -194,7 +196,7 @@ def _may_run(row: Row, due: Due, policy: Policy, view: Observation) -> bool:
 # ── a slot is due ──
 
 
-def _why_none(row: Row, policy: Policy) -> str:
+def _why_none_runs(row: Row, policy: Policy) -> str:
     """Why none of the job's slots is run now; "" if they may be."""
     if row.paused:
         return PAUSED
@@ -270,7 +272,7 @@ def _period(row: Row, due: Due | None) -> float:
     return due.following - due.newest
 
 
-def _ahead(view: Observation) -> Decision:
+def _decide_ahead(view: Observation) -> Decision:
     if view.steady >= STEADY and view.may_set_back:
         return Decision(set_back=True)
     return Decision(look_at=view.now + max(STEADY - view.steady, 60.0))

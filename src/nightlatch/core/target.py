@@ -59,7 +59,7 @@ class Function:
 
 @value(frozen=True, kw_only=True)
 class Each:
-    """A command for each item of a batch. `words` start the batch's driver."""
+    """A batch: `command` is run for each of its items. `words` start the batch's driver."""
 
     name: str  # of the batch
     command: tuple[str, ...]

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-STATUSES = frozenset({408, 425, 429, 502, 503, 504})
+STATUSES = frozenset({408, 425, 429, 502, 503, 504})  # HTTP statuses of transient failures
 
 _NETWORK = frozenset(
     getattr(errno, name)
@@ -51,14 +51,14 @@ def never_sent(error: BaseException) -> bool:
 def status(error: BaseException) -> int | None:
     """The HTTP status that the error carries, under any of the names that libraries use; None if it has none."""
     response = getattr(error, "response", None)
-    for carrier, name in ((response, "status_code"), (response, "status"), *((error, name) for name in _STATUS)):
+    for carrier, name in ((response, "status_code"), (response, "status"), *((error, name) for name in _STATUS_NAMES)):
         code = getattr(carrier, name, None)
         if isinstance(code, int) and not isinstance(code, bool) and 100 <= code < 600:
             return code
     return None
 
 
-_STATUS = ("status_code", "status", "code")
+_STATUS_NAMES = ("status_code", "status", "code")
 
 
 def retry_after(error: BaseException, now: float) -> float:

@@ -11,7 +11,7 @@ SCHEMES = ("postgresql://", "postgres://")
 SCHEMA = "nightlatch"
 PASSWORD = "PGPASSWORD"  # noqa: S105 - libpq's other secrets are in files, which its variables name
 
-_HOW = (
+_HINT = (
     "write postgresql://user@host:5432/database, with the password in ~/.pgpass or PGPASSWORD; "
     "percent-encode what is not a letter or digit in user and password (@ is %40, / is %2F)"
 )
@@ -44,4 +44,4 @@ def needs_environment(url: str) -> bool:
 
 def bad(url: str) -> UsageError:
     """The error for a malformed URL. libpq's own message may quote the password, so it is not shown."""
-    return UsageError(f"{hide_password(url)!r} is not a PostgreSQL URL: {_HOW}")
+    return UsageError(f"{hide_password(url)!r} is not a PostgreSQL URL: {_HINT}")

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
     Row = tuple[Any, ...]
 
-PATIENCE = 10.0  # seconds for one verb, connecting included, unless it says otherwise
+PATIENCE = 10.0  # seconds for one verb, connecting included, unless its caller passes another
 CONNECTIONS = 4  # at once, for all threads of a process
 
 _UNDEFINED_TABLE, _UNDEFINED_SCHEMA = "42P01", "3F000"
 _ABORTED = ("40001", "40P01")  # serialization failure, deadlock: certainly not committed, and worth another try
-_MOST = 8  # rows in one statement of a transaction
+_MOST_ROWS = 8  # in one INSERT of a transaction
 _LAZY = "set_config('synchronous_commit', 'off', true)"  # for this transaction alone
 
 # When a server vanishes, the kernel must not wait for a quarter of an hour.
@@ -53,14 +53,15 @@ _DEFAULTS: dict[str, str | int] = {
 class PostgresDatabase:
     """A few connections, shared by the threads of a process; opened when needed, and again after a fork."""
 
-    # The server's clock at this moment, in ms; now() would be the start of the transaction.
+    # Fragments of SQL that differ between databases; ledger/tables.py, store/sql.py and store/sql_rows.py say what each
+    # is for. The clock is the server's at this moment, in ms; now() would be the start of the transaction.
     now = wall = "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint)"
     share, lock = "FOR SHARE", "FOR NO KEY UPDATE"
     unlocked = "FOR NO KEY UPDATE SKIP LOCKED"
     matched = "RETURNING 1"
     unindexed = ""  # PostgreSQL has statistics, and chooses the index by itself
     clock_name = "server"
-    many_machines = True  # a record that no clock can judge may be another machine's: it is watched, not refused
+    many_machines = True  # a lease from before the server's clock was set back may be another machine's: it is watched
     poll_every = 0.05
     look_first = False  # reading first would cost a round trip
 
@@ -71,6 +72,7 @@ class PostgresDatabase:
         self.area = area
         libpq_url, self.schema = dsn.split(url)
         self.prefix = f"{self.schema}."
+        # Two more such fragments, which need the schema's name.
         self.alone = f"pg_try_advisory_xact_lock(hashtextextended('{self.schema} ' || :name, 0))"
         self.notify = f", pg_notify('{self.schema}', name)"
         try:
@@ -122,10 +124,8 @@ class PostgresDatabase:
                             raise
 
     def guarded(self, update: str, values: dict[str, object], inserts: Inserts, *, lazy: bool = False) -> list[Row]:
-        """`update`, which ends in RETURNING, and the rows if it matches, in one statement. [] if it matches nothing.
-
-        `lazy` as in `write`.
-        """
+        """Run `update`, which ends in RETURNING, and if it matches, insert the rows of `inserts`: all in one statement.
+        Returns [] if `update` matches nothing. `lazy` as in `write`."""
         sql = one_statement(update, inserts, self.prefix) + (f", (SELECT {_LAZY}) AS lazy" if lazy else "")
         values = values.copy()
         for table, rows in inserts:
@@ -134,7 +134,7 @@ class PostgresDatabase:
 
     @staticmethod
     def row_after(table: str, columns: str) -> str:
-        """The end of a change of one row of the table that returns the row as it is then."""
+        """The clause that makes a statement which changes one row return the changed row."""
         return f"RETURNING {columns}"
 
     def transaction(self, *, lazy: bool = False) -> _PostgresTransaction:
@@ -199,8 +199,8 @@ class PostgresDatabase:
         return wire
 
     def _check_same(self, meta: dict[str, str]) -> None:
-        """Raise if the tables that this process has used are gone, as while a dump is being restored, or are others: an
-        empty store in their place would hand out what is held, and start jobs that are paused."""
+        """Raise if the tables that this process has used are gone, as while a dump is being restored, or were
+        replaced by other tables: an empty store would hand out leases that are held, and start jobs that are paused."""
         name = f"{self.area}.id"
         if self._facts and meta.get(name) != self._facts[name]:
             problem = "is not the same as before" if name in meta else "has lost its tables"
@@ -236,7 +236,7 @@ class PostgresDatabase:
         return meta
 
     def _exists(self, wire: Wire, look_up: str, name: str, deadline: float) -> bool:
-        """Does the table or schema exist? `look_up` raises no error if not: an error would end the transaction."""
+        """Does the table or schema exist? `look_up` gives NULL if not: an error would end the transaction."""
         return self._execute(wire, f"SELECT {look_up}(:name)", {"name": name}, deadline) != [(None,)]
 
     def _apply(self, meta: dict[str, str], execute: Callable[[str, dict[str, str]], object]) -> None:
@@ -312,7 +312,7 @@ class _Borrowed:
 
 
 class _PostgresTransaction:
-    """A statement without an answer is sent with the next that has one: most transactions are three round trips."""
+    """A statement whose answer is not needed is sent with the next whose answer is: usually 3 round trips in all."""
 
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
@@ -333,18 +333,18 @@ class _PostgresTransaction:
             return self._wire.execute_together(statements, self._deadline)[-1]
 
     def later(self, sql: str, **values: object) -> None:
-        """A statement whose answer is not needed; if it is refused, a later call or the commit raises."""
+        """Run a statement whose answer is not needed; if it is refused, a later call or the commit raises."""
         self._unsent.append(self._database._statement(sql, values))
 
     def many(self, sql: str, rows: Sequence[dict[str, object]]) -> None:
-        """The same statement with the values of each row."""
+        """Run the statement once for each row, with its values; as with `later`."""
         for row in rows:
             self.later(sql, **row)
 
     def insert(self, table: Table, rows: Rows) -> None:
         """Insert rows, each with its values in the columns' order; as with `later`."""
-        for first in range(0, len(rows), _MOST):
-            some = rows[first : first + _MOST]
+        for first in range(0, len(rows), _MOST_ROWS):
+            some = rows[first : first + _MOST_ROWS]
             self.later(table.insert_all(self._database.prefix, len(some)), **table.numbered(some))
 
     def __exit__(self, kind: object, error: BaseException | None, *_: object) -> None:

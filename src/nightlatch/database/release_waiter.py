@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .postgres import PostgresDatabase
 
-TRUST = 0.5  # seconds that a notified waiter waits before it looks: a holder on this machine may die without notice
+TRUST = 0.5  # seconds until a waiter that gets notifications looks anyway: a holder here may die and send none
 _RETRY_AFTER = 5.0  # seconds between two tries to listen
 _PATIENCE = 2.0  # seconds for one such try
 
@@ -33,7 +33,7 @@ class NotifiedWaiter:
 
     def wait(self, seconds: float) -> None:
         if self._wire is None and clock.now() >= self._try_at and self._open():
-            return  # a release before this moment was not notified: the caller looks first
+            return  # no notification came of a release before this moment, so the caller looks again first
         if self._wire is None:
             clock.sleep(min(seconds, self._database.poll_every))
             return

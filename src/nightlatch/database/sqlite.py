@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
 
 MEMORY = ":memory:"
-_LOG_PAGES = 250  # before a checkpoint: a process that opens the database alone reads the whole log
-_THEN = "/* then */"  # between two statements
+_LOG_PAGES = 250  # until a checkpoint; few, since a process that opens the database alone reads the whole log
+_THEN = "/* then */"  # separates two statements: see `_execute`
 PATIENCE = 30.0  # seconds a writer waits for its turn unless it says otherwise
 
 _inherited: list[sqlite3.Connection] = []  # from before a fork: referenced, so that they are never closed
@@ -44,14 +44,14 @@ class SqliteDatabase:
     A fork would copy SQLite's record of its locks: the child would believe that it holds the parent's locks.
     """
 
-    now = ":now"  # how SQL written for several databases says "the store's clock, in ms"
-    wall = ":wall"
+    # Fragments of SQL, as in PostgresDatabase.
+    now, wall = ":now", ":wall"  # parameters: `_timed` adds their values
     share = lock = unlocked = ""  # there is only one writer at a time, so a row that is read needs no lock
     prefix = ""  # the file holds our tables only
     notify = ""  # there are no notifications
-    matched = ""  # a change tells how many rows it has found
-    unindexed = "+"
-    alone = "TRUE"
+    matched = ""  # not needed: `_execute` asks how many rows a change has found
+    unindexed = "+"  # SQLite uses no index for an expression
+    alone = "TRUE"  # as only one process writes at a time
     many_machines = False
     poll_every = 0.02
     look_first = True  # reading takes microseconds, a turn to write takes longer
@@ -110,10 +110,8 @@ class SqliteDatabase:
             return self._in_turn(connection, work, patience, lazy=lazy)
 
     def guarded(self, update: str, values: dict[str, object], inserts: Inserts, *, lazy: bool = False) -> list[Row]:
-        """`update`, and the rows if it matches: all or nothing, durable when this returns. [] if it matches nothing.
-
-        `lazy` as in `write`.
-        """
+        """Run `update`, and if it matches, insert the rows of `inserts`: all or nothing, durable when this returns.
+        Returns [] if `update` matches nothing. `lazy` as in `write`."""
 
         def transaction() -> list[Row]:
             try:
@@ -134,8 +132,8 @@ class SqliteDatabase:
 
     @staticmethod
     def row_after(table: str, columns: str) -> str:
-        """The end of a change of the row with the id `:id` that returns the row as it is then. RETURNING would collect
-        it in a temporary table, which takes longer than to read it."""
+        """The clause that makes a statement which changes the row with the id `:id` return the changed row. RETURNING
+        would collect the row in a temporary table, which takes longer than reading it."""
         return f"{_THEN}SELECT {columns} FROM {table} WHERE id = :id"
 
     def transaction(self, *, lazy: bool = False) -> _SqliteTransaction:
@@ -268,13 +266,13 @@ class SqliteDatabase:
         self, connection: sqlite3.Connection, work: Callable[[], list[Row]], patience: float, *, lazy: bool
     ) -> list[Row]:
         before = connection.total_changes
-        self._log.behind = not lazy
+        self._log.needs_flush = not lazy
         try:
             rows = self._queue.run(work, patience)
         except TimeoutError:
             raise self._busy_error(patience) from None
         if connection.total_changes == before:
-            self._log.behind = False
+            self._log.needs_flush = False
         elif not lazy:
             self._log.flush()
         return rows
@@ -347,7 +345,7 @@ class _SqliteTransaction:
             return _execute(self._connection, sql, _timed(sql, values))
 
     def later(self, sql: str, **values: object) -> None:
-        """A statement whose answer is not needed: a database on a network may send it with the next one."""
+        """Run a statement whose answer is not needed: a database on a network may send it with the next one."""
         self(sql, **values)
 
     def insert(self, table: Table, rows: Rows) -> None:
@@ -356,21 +354,21 @@ class _SqliteTransaction:
             _insert(self._connection, table, rows)
 
     def many(self, sql: str, rows: Sequence[dict[str, object]]) -> None:
-        """The same statement with the values of each row; all at one time of the clock."""
+        """Run the statement once for each row, with its values; `:now` and `:wall` are the same for all."""
         with self._database._explained:
             time = _timed(sql, {})
             self._connection.executemany(sql, [time | row for row in rows])
 
     def __exit__(self, kind: object, *_: object) -> None:
         database = self._database
-        database._log.behind = kind is None and not self._lazy
+        database._log.needs_flush = kind is None and not self._lazy
         try:
             with database._explained:
                 try:
                     self._connection.execute("COMMIT" if kind is None else "ROLLBACK")
                 finally:
                     database._queue.release()
-                if database._log.behind:
+                if database._log.needs_flush:
                     database._log.flush()
         finally:
             database._thread.release()
@@ -384,12 +382,12 @@ def _timed(sql: str, values: dict[str, object]) -> dict[str, object]:
 
 
 def _execute(connection: sqlite3.Connection, sql: str, values: dict[str, object]) -> list[Row]:
-    """Run a statement, and the one after `_THEN` if the first has changed a row: what the last one returns. A change
-    that returns nothing gives an empty row if it has changed something."""
+    """Run a statement and, if it has changed a row, the one after `_THEN`; returns the rows of the last one that ran. A
+    change that returns no rows gives one empty row if it has changed something."""
     change, _, then = sql.partition(_THEN)
     done = connection.execute(change, values)
     rows: list[Row] = done.fetchall()
-    if done.rowcount < 1:  # -1: it was no change
+    if done.rowcount < 1:  # -1: it was not a change
         return rows
     return connection.execute(then, values).fetchall() if then else rows or [()]
 

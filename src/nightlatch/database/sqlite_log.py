@@ -18,7 +18,7 @@ class Log:
         self._path = f"{database}-wal"
         self._file = -1
         self._failed: OSError | None = None
-        self.behind = False  # something may be committed and not flushed
+        self.needs_flush = False  # something may be committed and not flushed
 
     def flush(self) -> None:
         """Everything committed is on the disk when this returns."""
@@ -29,13 +29,13 @@ class Log:
         except OSError as error:
             self._failed = error
             raise
-        self.behind = False
+        self.needs_flush = False
 
     def catch_up(self) -> None:
         """Flush what an interrupted call committed and did not flush: what is read from now on is on the disk."""
         if self._failed:
             raise self._failed
-        if self.behind:
+        if self.needs_flush:
             self.flush()
 
     def close(self) -> None:

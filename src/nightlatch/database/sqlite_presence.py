@@ -10,8 +10,8 @@ from ..system import presence
 
 
 def expect(path: str, known: str = "") -> None:
-    """Raise if the store's file was at the path and is gone. Called before the file is made. The queue's file is made
-    after the store's, and stays when that is gone. `known`: the id of the store that this process had open there."""
+    """Raise if the store's file was at the path and is gone. Called before the file is made. The queue's file, which
+    is made after the store's and stays, shows that. `known`: the id of the store that this process had open there."""
     if os.path.exists(path):
         return
     # The store is checked again at the end: another process may be making it at this moment.

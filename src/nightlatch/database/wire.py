@@ -1,7 +1,7 @@
 """One connection to PostgreSQL on which every step has a deadline.
 
-psycopg's own connections wait for an answer as long as it takes, and at least two seconds for a connection; a renewal
-must give up after a sixth of its TTL. So this drives libpq itself. It changes no session setting, and prepares
+psycopg's own connections wait for an answer without a limit, and for a connection two seconds or more; a renewal must
+give up after a sixth of its TTL. So this drives libpq itself. It changes no session setting, and prepares
 statements only if there is certainly no pooler in between.
 """
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
 
 _INT8, _TEXT = 20, 25
-_PIPELINES = 140_000  # the first libpq that can send a statement before the answer to the one before it
+_PIPELINES = 140_000  # the first version of libpq that can send a statement before the previous one is answered
 _NO_SUCH_STATEMENT, _ALREADY_PREPARED = "26000", "42P05"
-# By type; everything else is text.
+# A type → how its values are read; values of all other types are text.
 _READERS: dict[int, Callable[[bytes], object]] = {_INT8: int, 21: int, 23: int, 16: b"t".__eq__}
 _SAME_IN_PSYCOPG = frozenset({*_READERS, _TEXT})  # psycopg reads these as we do, and a long answer five times as fast
-_MANY = 20  # rows of a long answer
+_LONG = 20  # rows; an answer with more of them is long
 
 
 class Broken(Exception):
@@ -51,8 +51,8 @@ class Wire:
 
     def __init__(self, conninfo: str, deadline: float) -> None:
         self.prepares = False  # set by the owner if there is certainly no pooler in between
-        self._answer_unread = False  # that to `post`
-        # Statements that were used before, with the types of their values → the name, if prepared.
+        self._answer_unread = False  # the answer to `post`
+        # (a statement that was used before, the types of its values) → its name on the server; b"": not prepared yet.
         self._names: dict[tuple[bytes, tuple[type, ...]], bytes] = {}
         self._poll = select.poll()
         self._connection = pq.PGconn.connect_start(conninfo.encode())
@@ -186,7 +186,7 @@ class Wire:
 
     @property
     def alive(self) -> bool:
-        """False if the other end is known to be gone. Checked before sending, so that nothing was sent."""
+        """False if the other end is known to be gone. Asked before anything is sent."""
         try:
             while self._poll.poll(0):
                 self._connection.consume_input()
@@ -200,7 +200,7 @@ class Wire:
         return self._connection.backend_pid
 
     def wait_for_notifications(self, deadline: float) -> list[str]:
-        """Wait for notifications until `deadline`; their payloads, or [] when none came."""
+        """Wait for notifications until `deadline`; returns their payloads, or [] if none came."""
         try:
             while True:
                 self._connection.consume_input()
@@ -257,7 +257,7 @@ class Wire:
                 raise Broken(message or self._connection.get_error_message())
             raise ServerRefused(sqlstate, message)
         types = [answer.ftype(column) for column in range(answer.nfields)]
-        if answer.ntuples > _MANY and _SAME_IN_PSYCOPG.issuperset(types):
+        if answer.ntuples > _LONG and _SAME_IN_PSYCOPG.issuperset(types):
             loader = Transformer()
             loader.set_pgresult(answer)
             return loader.load_rows(0, answer.ntuples, tuple)

@@ -74,7 +74,7 @@ def at(target: str | PathLike[str]) -> Gate:
     """The gate of a target as a person names it: a URL, or a path on this machine."""
     target = checks.path(target, "a gate's target")
     if target.startswith("file://"):
-        gate: Gate = __getattr__("File").from_url(target, follow=True)  # as in a path
+        gate: Gate = __getattr__("File").from_url(target, follow=True)  # links are followed, as in a path
         return gate
     if "://" in target or target.startswith("git+"):  # git+origin#main
         return open(target)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..core.protocols import Bearer, Registrable
 
 
-def present(gate: Registrable, bearer: Bearer | Mark) -> tuple[Mark, str]:
+def sealed_mark(gate: Registrable, bearer: Bearer | Mark) -> tuple[Mark, str]:
     """The mark to verify, and a description of its holder.
 
     A lease that has not sealed and registered the gate yet does so now, so that later holders seal it before they

@@ -15,7 +15,7 @@ from ..core import checks
 from ..errors import GateUnreachable, UsageError
 from ..system import extras
 
-Version = dict[str, str]  # what a conditional put names: the ETag, or what the store has instead
+Version = dict[str, str]  # an object's version, as a conditional put names it: the ETag, or what the store has instead
 
 # How many parts at the start of the path name the bucket. Azure: account and container.
 _BUCKET_PARTS = {"s3": 1, "gs": 1, "az": 2}
@@ -29,13 +29,8 @@ _CREDENTIALS = {
     "gs": "GOOGLE_SERVICE_ACCOUNT (the path of a key file)",
     "az": "AZURE_STORAGE_ACCOUNT_KEY",
 }
-# An error that names one of these: no credentials were set, so the client asked a cloud machine's metadata service.
-_METADATA_PATHS = (
-    "/latest/api/token",
-    "/latest/meta-data",
-    "/metadata/identity",
-    "computeMetadata",
-)
+# An error with one of these means that no credentials were set: the client asked a cloud machine's metadata service.
+_METADATA_PATHS = ("/latest/api/token", "/latest/meta-data", "/metadata/identity", "computeMetadata")
 _TIMEOUT = timedelta(seconds=30)  # for one request; a large payload is sent in several
 
 
@@ -86,7 +81,7 @@ class Bucket:
             raise self._unreachable(error) from error
 
     def put(self, path: str, content: bytes | BinaryIO, kind: str) -> None:
-        """Put a payload, in parts if it is large. It needs no condition: its key is random, and nobody else's."""
+        """Put a payload, in parts if it is large. It needs no condition, since nobody else writes to its random key."""
         store, obstore, errors = self._open()
         try:
             obstore.put(store, path, content, attributes={"Content-Type": kind})
@@ -110,7 +105,7 @@ class Bucket:
             raise self._unreachable(error) from error
 
     def probe(self, path: str) -> None:
-        """Raise if the store ignores the conditions of a put: every writer in a race would believe that it won."""
+        """Raise if the store ignores the conditions of a put: every writer in a race would then believe that it won."""
         try:
             honoured = self.swap(path, b"1", None) and not self.swap(path, b"2", None)
             first = self.get(path)
@@ -133,7 +128,7 @@ class Bucket:
         except ImportError as error:
             raise UsageError(f"{self.url} needs a client: {extras.install('objects')}") from error
         if self._opened is None:
-            where, options = self._client()
+            where, options = self._client_arguments()
             endpoint = self._options.get("endpoint", "")
             from_url: Any = stores.from_url  # its type depends on the kind of store, which only the URL shows
             try:
@@ -147,8 +142,8 @@ class Bucket:
                 raise self._unreachable(error) from error
         return self._opened, obstore, exceptions
 
-    def _client(self) -> tuple[str, dict[str, str]]:
-        """URL and options as obstore names them: Azure's account is an option, and Google's endpoint a `base_url`."""
+    def _client_arguments(self) -> tuple[str, dict[str, str]]:
+        """URL and options as obstore takes them: Azure's account is an option, and Google's endpoint is `base_url`."""
         scheme, _, path = self._bucket_url.partition("://")
         if scheme == "az":
             account, _, container = path.partition("/")

@@ -9,7 +9,7 @@ from ..core import checks
 from ..errors import UsageError
 from ..system import durable
 from . import address
-from .bearer import present
+from .bearer import sealed_mark
 from .on_disk import OnDisk
 
 TYPE_CHECKING = False
@@ -42,12 +42,12 @@ class File(OnDisk):
 
     def __init__(self, path: str | os.PathLike[str], *, follow: bool = True) -> None:
         path = checks.path(path, "the path of a file")
-        super().__init__(_followed(path) if follow else path)
+        super().__init__(_resolve(path) if follow else path)
 
     @classmethod
     def from_url(cls, url: str, *, follow: bool = False) -> File:
-        """The file as it was registered: if it has become a link since, its old holders still write by the marks that
-        are beside the link, and would replace it."""
+        """The file at the registered path. Links are not followed by default: if the path has become a link since, old
+        holders still go by the marks beside the link, and would replace the link."""
         return cls(address.to_path(url), follow=follow)
 
     def write(self, bearer: Bearer | Mark, content: bytes | str) -> None:
@@ -72,8 +72,8 @@ class File(OnDisk):
             os.close(fd)
 
     def _put(self, bearer: Bearer | Mark, content: Iterator[bytes], mode: int, digest: str) -> None:
-        mark, by = present(self, bearer)
-        old = self._replaced()
+        mark, by = sealed_mark(self, bearer)
+        old = self._to_replace()
         temporary = self._marks.new_path()
         try:
             with self._marks.explain_errors():
@@ -91,7 +91,7 @@ class File(OnDisk):
         """Always "": a file keeps no releases."""
         return ""
 
-    def _replaced(self) -> os.stat_result | None:
+    def _to_replace(self) -> os.stat_result | None:
         """The status of the file to replace; None if there is none."""
         try:
             old = os.stat(self.path)
@@ -106,7 +106,7 @@ class File(OnDisk):
         return old
 
 
-def _followed(path: str) -> str:
+def _resolve(path: str) -> str:
     """The path with links resolved, but not a folder gate's own link at its end: the marks are beside that link."""
     parent, name = os.path.split(os.path.abspath(path))
     unresolved = os.path.join(os.path.realpath(parent), name)

@@ -9,7 +9,7 @@ from ..core import checks, fence
 from ..errors import UsageError
 from ..system import durable, treecopy
 from . import marks, releases
-from .bearer import present
+from .bearer import sealed_mark
 from .on_disk import OnDisk
 
 TYPE_CHECKING = False
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..core.model import Mark
     from ..core.protocols import Bearer
 
-KEEP = 5  # releases
+KEEP = 5  # how many releases to keep
 
 _BEFORE = "before."  # the link before.RELEASE points to the release that was live when RELEASE was published ...
 _NONE = "none"  # ... or to this name, if none was
@@ -48,7 +48,7 @@ class Folder(OnDisk):
         super().__init__(os.path.join(os.path.realpath(parent), name))
         self.releases = f"{self.path}.releases"
         self._keep = keep
-        self._pending = os.path.join(self._marks.folder, "switch")
+        self._pending = os.path.join(self._marks.folder, "switch")  # the new link, until it is renamed to `path`
 
     def publish(
         self, bearer: Bearer | Mark, source: str | os.PathLike[str] | int, *, adopt: bool = False, digest: str = ""
@@ -64,7 +64,7 @@ class Folder(OnDisk):
         if _contains(source, self._marks.parent):
             raise UsageError(f"{self.path} is inside {source}: publish to a path outside the folder that is published")
         self._check_link(adopt)
-        mark, by = present(self, bearer)
+        mark, by = sealed_mark(self, bearer)
         with self._marks.explain_errors():
             os.makedirs(self.releases, exist_ok=True)
             self._sweep_releases()
@@ -98,12 +98,12 @@ class Folder(OnDisk):
         """Switch to the release that was live when the current one was published; returns its name. A stale holder
         is refused, as in `publish`."""
         self._check_link(False)
-        mark, by = present(self, bearer)
+        mark, by = sealed_mark(self, bearer)
         with self._marks.locked():
             self._marks.admit(mark, by)
             aside = self._put_aside_unfinished()
             current = self.current()
-            before = releases.before(current, *self._history())
+            before = releases.live_before(current, *self._history())
             if not before:
                 raise UsageError(f"{self.path} has no release before {current or 'the first one'} to go back to")
             link = self._marks.new_path()
@@ -127,7 +127,7 @@ class Folder(OnDisk):
             return ""
 
     def _check_link(self, adopt: bool) -> None:
-        """Raise unless `path` is free, or a link that Nightlatch made (or, with `adopt`, a plain folder)."""
+        """Raise unless `path` is free, is a link that Nightlatch made or, with `adopt`, is a plain folder."""
         try:
             mode = os.lstat(self.path).st_mode
         except FileNotFoundError:
@@ -168,12 +168,12 @@ class Folder(OnDisk):
         """The releases, the oldest first, and the release that was live before each."""
         links = [name for name in os.listdir(self._marks.folder) if name.startswith(_BEFORE)]
         history = {name.removeprefix(_BEFORE): os.readlink(os.path.join(self._marks.folder, name)) for name in links}
-        return [name for _, name in self._numbered()], history
+        return [name for _, name in self._releases_by_number()], history
 
     def _surplus(self, release: str) -> list[str]:
-        """The releases to remove, now that this one is live. Their `before.` links are removed here, first."""
+        """The releases to remove, now that `release` is live. This removes their `before.` links already."""
         names, history = self._history()
-        stay = releases.kept(release, names, history, self._keep)
+        stay = releases.to_keep(release, names, history, self._keep)
         for name in history.keys() - stay:
             os.unlink(os.path.join(self._marks.folder, f"{_BEFORE}{name}"))
         return [name for name in names if name not in stay]
@@ -200,7 +200,7 @@ class Folder(OnDisk):
         return aside
 
     def _put_aside(self, unneeded: Iterable[str]) -> list[str]:
-        """Inside the lock: rename releases; returns the paths to remove after it, since removing takes long."""
+        """Inside the lock: rename releases; returns the paths to remove once it is free, since removing takes long."""
         aside = []
         for release in unneeded:
             aside.append(os.path.join(self.releases, marks.new_name()))
@@ -208,9 +208,9 @@ class Folder(OnDisk):
         return aside
 
     def _next_number(self) -> int:
-        return max((number for number, _ in self._numbered()), default=0) + 1
+        return max((number for number, _ in self._releases_by_number()), default=0) + 1
 
-    def _numbered(self) -> list[tuple[int, str]]:
+    def _releases_by_number(self) -> list[tuple[int, str]]:
         """(number, release), the oldest first. The number counts publishes under all leases."""
         found = []
         for name in os.listdir(self.releases) if os.path.isdir(self.releases) else ():
@@ -221,7 +221,7 @@ class Folder(OnDisk):
 
     def _sweep_releases(self) -> None:
         for name in os.listdir(self.releases):
-            if marks.abandoned(name):
+            if marks.is_abandoned(name):
                 treecopy.remove(os.path.join(self.releases, name))
 
 

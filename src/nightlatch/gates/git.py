@@ -9,7 +9,7 @@ from ..errors import UsageError
 from ..store.git import names
 from ..store.git.remote import Remote, resolve
 from ..store.git.store import GitStore
-from .bearer import present
+from .bearer import sealed_mark
 from .git_fence import BranchFence
 from .git_push import Push
 from .worktree import Worktree
@@ -38,7 +38,7 @@ class Git:
     """
 
     def __init__(self, remote: str = "origin", branch: str = "", *, folder: str = ".", trusted: bool = True) -> None:
-        """`remote`: a name in the repository of `folder`, or a URL. `branch` "" or HEAD: the one checked out there.
+        """`remote`: a name in the repository of `folder`, or a URL. `branch` "" or HEAD: the branch checked out there.
         `trusted=False`: only the remote's address is taken from that repository's settings."""
         checks.text(remote, "remote")
         checks.text(branch, "branch", empty=True)
@@ -92,7 +92,7 @@ class Git:
         pushed. The tip gets trailers with the lease's name and token, and `trailers`. With a `guard` (a folder of
         `git_guard`), settings and hooks come from there, and none from the repository.
         """
-        mark, by = present(self, bearer)
+        mark, by = sealed_mark(self, bearer)
         trailers = {"Nightlatch-Job": mark.name, **(trailers or {}), "Nightlatch-Token": str(mark.token)}
         if done is None:
             return self._push(mark, by, folder, trailers, guard)
@@ -103,10 +103,10 @@ class Git:
             return ""
         if isinstance(store, GitStore) and store.repository.remote.url == self._remote.url:
 
-            def settling(value: str) -> list[RefMove]:
+            def moves_to_settle(value: str) -> list[RefMove]:
                 return store.moves_to_settle(mark.name, mark.grant, *done, value=value)
 
-            return self._push(mark, by, folder, trailers, guard, settling)
+            return self._push(mark, by, folder, trailers, guard, moves_to_settle)
         landed = self._push(mark, by, folder, trailers, guard)
         store.settle(mark.name, mark.grant, *done, value=landed)
         return landed
@@ -118,10 +118,10 @@ class Git:
         folder: str,
         trailers: Mapping[str, str],
         guard: str,
-        settling: Callable[[str], list[RefMove]] | None = None,
+        moves_to_settle: Callable[[str], list[RefMove]] | None = None,
     ) -> str:
         work = Worktree(folder, config=self._remote.config, guard=guard)
-        return Push(self._fence, work, mark, by, trailers, settling).run()
+        return Push(self._fence, work, mark, by, trailers, moves_to_settle).run()
 
     def fetch(self, folder: str = ".", guard: str = "") -> str:
         """Fetch the branch into the repository in `folder`; returns its tip, "" if there is no branch."""

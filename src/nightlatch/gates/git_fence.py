@@ -11,14 +11,14 @@ from ..core.model import KnownGrants, Mark
 from ..errors import GateUnreachable, StaleToken, StoreUnreachable
 from ..store import url as store_url
 from ..store.git import names
-from ..store.git.objects import Commit, Pack
+from ..store.git.objects import Commit, NewObjects
 from ..store.git.remote import Remote
 from ..store.git.repository import Moved, PushRefused, RefMove, Repository
 from ..system import clock, durable, identity
 from . import git_seen, refusals
 
 TIMEOUT = 30.0
-MAX_TRIES = 20  # how often others (holders of other leases, our own keeper) may come first
+MAX_TRIES = 20  # how often others (holders of other leases, our own keeper) may move the refs before us
 
 
 class BranchFence:
@@ -62,7 +62,7 @@ class BranchFence:
         return refusals.read(self._refusals)
 
     def change(self, decide: Callable[[dict[str, KeptMark]], dict[str, KeptMark] | None]) -> None:
-        """Move only the fence, to the marks that `decide` returns for the current ones; None moves nothing.
+        """Move only the fence, to what `decide` returns for the current marks. If that is None, nothing moves.
 
         If another holder moved the fence first, `decide` gets its marks and decides again.
         """
@@ -72,7 +72,7 @@ class BranchFence:
             if marks is None:
                 return
             try:
-                move = self.forward(old, marks)
+                move = self.next_move(old, marks)
                 with gate_errors():
                     self.repository.swap([move], timeout=TIMEOUT)
                 self.remember(tip, move.new, marks)
@@ -83,16 +83,16 @@ class BranchFence:
                 continue
         raise GateUnreachable(f"{self.url} is being sealed by others: no success in {MAX_TRIES} tries. Try again")
 
-    def forward(self, old: str, marks: dict[str, KeptMark]) -> RefMove:
+    def next_move(self, old: str, marks: dict[str, KeptMark]) -> RefMove:
         """A move of the fence to a new commit on top of `old`.
 
         The commit is new even with the same marks: git checks only refs that the push changes, so a fence that stayed
         the same would not be compared, and the branch would move.
         """
-        pack = Pack()
+        new_objects = NewObjects()
         message = f"fence of {self.branch}\n\n{fence.pack(marks)}\nnonce={identity.new_id()}"
-        commit = pack.commit(message, parent=old, at=clock.wall())
-        self.repository.write(pack)
+        commit = new_objects.commit(message, parent=old, at=clock.wall())
+        self.repository.write(new_objects)
         return RefMove(ref=self.ref, old=old, new=commit.oid)
 
     def remember(self, tip: str, fence_commit: str, marks: dict[str, KeptMark]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from ..errors import GateUnreachable
 from ..system import durable
 
-# Needed besides the guard: the user's own settings may name paths in the work tree or hide new files there, and
+# Needed in addition to the guard: the user's own settings may name paths in the work tree or hide new files there, and
 # submodules have separate settings.
 SETTINGS = (
     "core.hooksPath=/dev/null",
@@ -52,15 +52,15 @@ def check(folder: str, guard: str) -> None:
     git_dir = os.path.join(folder, ".git")
     if os.path.islink(git_dir) or not os.path.isdir(git_dir) or os.path.lexists(os.path.join(git_dir, "commondir")):
         raise GateUnreachable(f"{git_dir} was replaced by the command: nothing is pushed from there")
-    for path in _read_by_git(git_dir):
+    for path in _files_git_reads(git_dir):
         if os.path.exists(path) and not os.path.isfile(path):
             raise GateUnreachable(f"{path} is not a file: the command has replaced it. Nothing is pushed from there")
     if not os.path.isfile(os.path.join(guard, "config")):
         raise GateUnreachable(f"the settings of {folder} are gone from {guard}: nothing is pushed from there")
 
 
-def _read_by_git(git_dir: str) -> Iterator[str]:
-    """Files that git reads. If one were a named pipe, git would wait for its writer, and we for git."""
+def _files_git_reads(git_dir: str) -> Iterator[str]:
+    """The paths of files that git reads. If one were a named pipe, git would wait for its writer, and we for git."""
     for name in ("HEAD", "index", "packed-refs", "shallow", "objects/info/alternates"):
         yield os.path.join(git_dir, name)
     for folder, _, names in os.walk(os.path.join(git_dir, "refs")):

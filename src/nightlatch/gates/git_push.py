@@ -19,7 +19,7 @@ _MAX_REBASES = 3  # how often to rebase onto a branch that somebody else moved
 class Push:
     """One push, from the first look at the remote until the commit has landed there.
 
-    `settling(commit)` returns the ref moves that settle a done key with that commit.
+    `moves_to_settle(commit)` returns the ref moves that settle a done key with that commit.
     """
 
     def __init__(
@@ -29,10 +29,10 @@ class Push:
         mark: Mark,
         by: str,
         trailers: Mapping[str, str],
-        settling: Callable[[str], list[RefMove]] | None = None,
+        moves_to_settle: Callable[[str], list[RefMove]] | None = None,
     ) -> None:
         self._fence, self._work, self._mark, self._by = fence, work, mark, by
-        self._trailers, self._settling = trailers, settling
+        self._trailers, self._moves_to_settle = trailers, moves_to_settle
         self._remote = fence.repository.remote.url
         self._unanswered = ""  # a commit whose push got no reply: it may have landed
 
@@ -58,7 +58,7 @@ class Push:
                 common = work.merge_base(self._remote, fence.branch_ref, base, tip)
                 if recalled and (common == tip or common != base):
                     continue  # what was recalled may be out of date: look before we return, or rebase
-                if common == tip and (tip == self._unanswered or self._settling is None):
+                if common == tip and (tip == self._unanswered or self._moves_to_settle is None):
                     return tip  # the branch has it: nothing to push, or only the reply was lost
                 if common != base:
                     rebases += 1
@@ -72,10 +72,10 @@ class Push:
             plain = tip
             if tip != base:
                 tip = work.add_trailers(tip, self._trailers)
-            moves = self._settling(tip) if self._settling else []
-            forward = fence.forward(fence_commit, marks)
-            if self._land(tip, [*moves, forward]):
-                fence.remember(tip, forward.new, marks)
+            moves = self._moves_to_settle(tip) if self._moves_to_settle else []
+            fence_move = fence.next_move(fence_commit, marks)
+            if self._land(tip, [*moves, fence_move]):
+                fence.remember(tip, fence_move.new, marks)
                 return tip
         raise GateUnreachable(f"{fence.url} is being moved by others: no success in {MAX_TRIES} tries. Try again")
 
@@ -94,7 +94,7 @@ class Push:
     def _land(self, tip: str, moves: list[RefMove]) -> bool:
         """Push the commit and the moves, all or nothing. False if a ref has moved: look again."""
         fence = self._fence
-        # No condition for the branch itself, which is never forced.
+        # The branch itself needs no condition, since it is never forced.
         conditions = [f"--force-with-lease={move.ref}:{move.old}" for move in moves]
         specs = [f"{tip}:{fence.branch_ref}", *(f"{move.new}:{move.ref}" for move in moves)]
         refs = [fence.branch_ref, *(move.ref for move in moves)]
@@ -110,7 +110,7 @@ class Push:
         with gate_errors():
             found = fence.repository.look(*refs, timeout=TIMEOUT)
         if any(found.get(move.ref, "") != move.old for move in moves) or "fetch first" in refusal:
-            return False  # perhaps by this very push, whose reply was lost: then the next look finds our commit
+            return False  # if this very push moved it and only its reply was lost, the next look finds our commit
         if "non-fast-forward" in refusal or "failed to update ref" in refusal or "cannot lock ref" in refusal:
             return False
         if is_full(refusal):

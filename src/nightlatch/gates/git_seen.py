@@ -15,7 +15,7 @@ _HEX = frozenset("0123456789abcdef")
 
 
 def keep(path: str, branch: str, fence: str) -> None:
-    """Write both commits in a line of fixed length, which one write replaces. If it fails, the next push asks first."""
+    """Write both commits in one line of fixed length, by one write. If it fails, the next push asks the remote."""
     line = f"{branch or _NO_BRANCH} {fence}\n".encode()
     try:
         durable.private_folder(os.path.dirname(path))

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-PATIENCE = 30.0  # seconds to wait for the lock, under which one file at most is flushed
+PATIENCE = 30.0  # seconds to wait for the lock; its holder flushes at most one file
 
 
 class Marks:
     """The marks of one target. Every change is made inside `locked`."""
 
     def __init__(self, target: str, target_id: Callable[[], str]) -> None:
-        """`target_id` returns an id of what is at the target now, which no later write has: an inode, a release."""
+        """`target_id` returns an id of what is at the target now (an inode, a release), different after each write."""
         self.target, self._target_id = target, target_id
         self.parent, name = os.path.split(target)
         self.folder = os.path.join(self.parent, f".{name}.nightlatch")
@@ -90,7 +90,7 @@ class Marks:
         before = marks.get(mark.name)
         if higher:
             kept = fence.kept(mark, by, clock.wall())
-            self._write({**marks, mark.name: kept}, self._with_noted(self._read_note(), marks))
+            self._write({**marks, mark.name: kept}, self._with_noted_landing(self._read_note(), marks))
         self.expected.add(mark.name)
         return before.mark if before else None
 
@@ -118,8 +118,8 @@ class Marks:
             return
         if old[1] != grant:
             marks = self._read(fence.unpack)
-            kept = self._with_noted(old, marks)
-            if kept != self._read(fence.landings):  # another lease's landing: our seal did not write it down
+            kept = self._with_noted_landing(old, marks)
+            if kept != self._read(fence.landings):  # the note is of another lease's write, after our seal
                 self._write(marks, kept)
         os.rename(os.path.join(self.folder, ".".join(old)), new)
 
@@ -129,14 +129,14 @@ class Marks:
             return ()
         with self.explain_errors():
             noted = self._read_note()  # first: a note that becomes a line meanwhile is then seen twice, not missed
-            return self._with_noted(noted, self._read(fence.unpack))
+            return self._with_noted_landing(noted, self._read(fence.unpack))
 
     def _read_note(self) -> list[str] | None:
         """The parts of the note's name: `landing`, grant, id, digest; None if there is no note."""
         return next((name.split(".") for name in os.listdir(self.folder) if name.startswith("landing.")), None)
 
-    def _with_noted(self, noted: list[str] | None, marks: dict[str, KeptMark]) -> tuple[Landing, ...]:
-        """The recorded landings, and the noted one if it landed: a writer killed before its rename left only a note."""
+    def _with_noted_landing(self, noted: list[str] | None, marks: dict[str, KeptMark]) -> tuple[Landing, ...]:
+        """Recorded landings, and the noted write if it landed: a writer killed before its rename leaves a note only."""
         landings = self._read(fence.landings)
         if noted is None:
             return landings
@@ -156,7 +156,7 @@ class Marks:
             marks = self._read(fence.unpack)
             adopted, foreign = fence.adopted(marks, store)
             if foreign:
-                landings = self._with_noted(self._read_note(), marks)
+                landings = self._with_noted_landing(self._read_note(), marks)
                 self._write(
                     adopted, tuple(replace(landing, mark=replace(landing.mark, store=store)) for landing in landings)
                 )
@@ -226,12 +226,12 @@ class Marks:
         """Inside `locked`: remove what killed writers left behind."""
         for name in os.listdir(self.folder):
             # Marks are only written inside the lock, so a temporary file of them is a dead writer's.
-            if abandoned(name) or (name.startswith("marks.") and name.endswith(".tmp")):
+            if is_abandoned(name) or (name.startswith("marks.") and name.endswith(".tmp")):
                 os.unlink(os.path.join(self.folder, name))
 
     @contextmanager
     def explain_errors(self) -> Iterator[None]:
-        """Turn an OSError into one line that says what to do."""
+        """Turn an OSError of the block into an error whose one line says what to do."""
         try:
             yield
         except OSError as error:
@@ -247,7 +247,7 @@ def new_name() -> str:
     return f"new.{pid}.{process.start_of(pid)}.{_namespace()}.{os.urandom(4).hex()}"
 
 
-def abandoned(name: str) -> bool:
+def is_abandoned(name: str) -> bool:
     """Was this left unfinished by a process that is gone? False if this process cannot know."""
     word, *rest = name.split(".")
     if word != "new" or len(rest) != 4 or rest[2] != _namespace():

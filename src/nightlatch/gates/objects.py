@@ -15,19 +15,19 @@ from ..core.value import replace
 from ..errors import Error, GateUnreachable, StaleToken, UsageError
 from ..system import clock, identity
 from . import releases
-from .bearer import present
+from .bearer import sealed_mark
 from .bucket import Bucket
 from .pointer import Cell, Pointer
 
-KEEP = 5  # payloads
-_KEPT_REFUSALS = 16  # in the pointer
+KEEP = 5  # how many payloads to keep
+_KEPT_REFUSALS = 16  # the pointer keeps that many
 
 
 class Object:
     """The object `s3://bucket/key` (or gs://, az://), replaced as a whole.
 
     Each write puts its payload under a new key, `KEY.releases/TOKEN-…`, and then changes one
-    small object, `KEY.nightlatch`, by compare-and-swap: it has the marks and the key of what is published.
+    small object, `KEY.nightlatch`, by compare-and-swap. That has the marks and the key of what is published.
     Readers follow it (`read`, or `key`); a plain GET of `KEY` finds nothing. `keep` payloads stay: those
     that rollbacks return to, then the newest. The payload of a writer that was killed stays too, and
     nothing ever points to it.
@@ -79,13 +79,13 @@ class Object:
 
     def rollback(self, bearer: Bearer | Mark) -> str:
         """Point to what was live when the current release was published; returns its key."""
-        mark, by = present(self, bearer)
+        mark, by = sealed_mark(self, bearer)
         previous = ""
 
         def roll_back(old: Pointer) -> Pointer:
             nonlocal previous
             marked = self._with_mark(old, mark, by) or old
-            previous = releases.before(old.key, old.kept, old.before)
+            previous = releases.live_before(old.key, old.kept, old.before)
             if not previous:
                 raise UsageError(f"{self.url} has no release before {old.key or 'the first one'} to go back to")
             return replace(marked, key=previous, landings=_with_landing(old, mark, fence.BACK))
@@ -99,7 +99,7 @@ class Object:
             found = self._bucket.get(key)
             if found is not None:
                 return found[0]
-            if self.key() == key:  # so it was not replaced and discarded meanwhile
+            if self.key() == key:  # otherwise it was replaced and discarded meanwhile: read the new one
                 raise GateUnreachable(f"{self.url} points to {key}, which somebody has removed. Publish again")
         raise FileNotFoundError(f"nothing is published at {self.url} yet")
 
@@ -127,16 +127,16 @@ class Object:
         """Make another store's marks this store's; returns how many there were."""
         foreign = 0
 
-        def adopted(old: Pointer) -> Pointer | None:
+        def with_adopted_marks(old: Pointer) -> Pointer | None:
             nonlocal foreign
             marks, foreign = fence.adopted(old.marks, store)
             return replace(old, marks=marks) if foreign else None
 
-        self._cell.change(adopted)
+        self._cell.change(with_adopted_marks)
         return foreign
 
     def _put(self, bearer: Bearer | Mark, content: bytes | BinaryIO, digest: str) -> str:
-        mark, by = present(self, bearer)
+        mark, by = sealed_mark(self, bearer)
 
         def check(old: Pointer) -> None:
             self._with_mark(old, mark, by)
@@ -145,13 +145,13 @@ class Object:
         key = f"{self._key}.releases/{mark.token}-{identity.new_id()}"
         dropped: tuple[str, ...] = ()
 
-        def published(old: Pointer) -> Pointer | None:
+        def with_payload(old: Pointer) -> Pointer | None:
             nonlocal dropped
             if key in old.kept:
                 return None  # an earlier try landed, and another holder changed the pointer since
             marked = self._with_mark(old, mark, by) or old
             names, history = (*old.kept, key), {**old.before, key: old.key}
-            staying = releases.kept(key, names, history, self._keep)
+            staying = releases.to_keep(key, names, history, self._keep)
             dropped = tuple(name for name in names if name not in staying)
             kept = tuple(name for name in names if name in staying)
             before = {name: history[name] for name in kept if name in history}
@@ -159,7 +159,7 @@ class Object:
 
         self._bucket.put(key, content, mimetypes.guess_type(self._key)[0] or "application/octet-stream")
         try:
-            self._change(published, by)
+            self._change(with_payload, by)
         except (StaleToken, UsageError):
             self._bucket.discard(key)
             raise

@@ -57,7 +57,7 @@ class OnDisk:
         return self._marks.landings()
 
     def _target_id(self) -> str:
-        """An id of what is at the path now, which no other write has: a folder's release, or a file's inode.
+        """An id of what is at the path now, different after each write: a folder's release, or a file's inode.
 
         Both kinds of gate compute it, since they share their marks.
         """
@@ -89,7 +89,7 @@ def check_outside_releases(path: str) -> None:
 
 
 def _published_folder(path: str) -> str:
-    """The folder gate that has `path` in one of its releases, by its path; "" if there is none."""
+    """The path of the folder gate that has `path` in one of its releases; "" if there is none."""
     folder = os.path.dirname(path)
     while folder != os.path.dirname(folder):
         home, release = os.path.split(folder)

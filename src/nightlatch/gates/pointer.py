@@ -23,7 +23,7 @@ class Pointer:
     marks: dict[str, KeptMark]
     seq: int  # counts the changes
     nonce: str  # new with every change: an ETag is the body's hash, and an equal body would pass for the old one
-    key: str  # of what is published; "" if nothing is yet
+    key: str  # the key of what is published; "" if nothing is yet
     kept: tuple[str, ...]  # the newest releases, the current one among them, the oldest first
     refusals: tuple[Refusal, ...]
     before: dict[str, str]  # for each kept release, the one that was live when it was published; "" if none
@@ -69,7 +69,7 @@ class Cell:
         self._shown = shown
 
     def read(self) -> tuple[Pointer, Version | None]:
-        """The pointer, and its version to swap against: None if there is no such object yet."""
+        """The pointer, and the version to swap it against; the version is None if there is no such object yet."""
         found = self._bucket.get(self._path)
         if found is None:
             return EMPTY, None
@@ -83,7 +83,8 @@ class Cell:
             ) from error
 
     def change(self, decide: Callable[[Pointer], Pointer | None]) -> Pointer:
-        """Replace the pointer by what `decide` returns for it, and return that. If it changed meanwhile, decide again.
+        """Replace the pointer by what `decide` returns for it; returns the new pointer. If the old one changed
+        meanwhile, decide again.
 
         `decide` may raise, or return None: then nothing is changed. Raises `GateUnreachable` if the change did not
         land in time, or nobody can know whether it did.

@@ -8,7 +8,7 @@ from ..core.fence import Refusal
 from ..errors import StaleToken
 from ..system import clock
 
-KEEP = 128 * 1024  # bytes; then the file replaces its `.old`
+KEEP = 128 * 1024  # bytes; a larger file becomes `.old`, in place of the earlier `.old`
 
 
 def record(path: str, refused: StaleToken, by: str) -> None:
@@ -26,7 +26,7 @@ def record(path: str, refused: StaleToken, by: str) -> None:
 
 
 def read(path: str) -> list[Refusal]:
-    """All that are kept, the oldest first. A line that a kill cut short is left out."""
+    """All refusals that are kept, the oldest first. A line that a kill cut short is left out."""
     found = []
     for part in (f"{path}.old", path):
         try:

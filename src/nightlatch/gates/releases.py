@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-def before(release: str, names: Sequence[str], history: Mapping[str, str]) -> str:
-    """The release live before `release`; "" if none, or no longer kept. Without history: the one published before."""
+def live_before(release: str, names: Sequence[str], history: Mapping[str, str]) -> str:
+    """The kept release that was live before `release`, or "". If that is not recorded: the one published before it."""
     if release not in names:
         return ""
     position = names.index(release)
@@ -19,9 +19,9 @@ def before(release: str, names: Sequence[str], history: Mapping[str, str]) -> st
     return found if found in names else ""
 
 
-def kept(release: str, names: Sequence[str], history: Mapping[str, str], keep: int) -> set[str]:
+def to_keep(release: str, names: Sequence[str], history: Mapping[str, str], keep: int) -> set[str]:
     """The releases to keep when `release` is live: first those that rollbacks return to, then the newest others."""
     chain = [release]
-    while earlier := before(chain[-1], names, history):
+    while earlier := live_before(chain[-1], names, history):
         chain.append(earlier)
     return {*[*chain, *(name for name in reversed(names) if name not in chain)][:keep]}

@@ -10,7 +10,7 @@ from ..core.model import KnownGrants, Mark, check_name
 from ..core.value import replace
 from ..errors import GateUnreachable, StaleToken, UsageError
 from ..system import clock, extras
-from .bearer import present
+from .bearer import sealed_mark
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         def record(self, refusal: Refusal) -> None: ...
 
     class GatedTransaction(Protocol):
-        """The user's transaction, begun and past the check: the mark cannot change before it ends."""
+        """The user's transaction, begun and checked: the mark cannot change before the transaction ends."""
 
         def commit(self) -> None:
             """Raises `InDoubt` if nobody knows whether it was committed; after any other error it was not."""
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
             """A context manager that yields `GateMarks`, in a separate transaction that is durable when it ends."""
 
         def enter(self, connection: Any, gate: str, mark: Mark) -> GatedTransaction | None:
-            """Begin the user's transaction if this mark is the gate's current one; else None, and nothing begins."""
+            """Begin the user's transaction if this mark is the gate's current one; otherwise return None."""
 
         def marks(self, gate: str) -> dict[str, KeptMark]: ...
         def refusals(self, gate: str) -> list[Refusal]: ...
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
         def unguarded(self, gate: str) -> list[str]: ...
 
 
-_TRIES = 3
+_TRIES = 3  # how often to seal and look for the mark on the connection
 
 
 class Sql:
@@ -131,7 +131,7 @@ class Sql:
         say whether it happened.
         """
         self._database = self._database or _by_connection(connection, self._timeout)
-        mark, by = present(self, bearer)
+        mark, by = sealed_mark(self, bearer)
         entered = self._enter(connection, mark, by)
         try:
             yield connection

@@ -25,7 +25,7 @@ class SqlMarks:
         return self.connection.execute(statement.replace("?", self.placeholder), values)
 
     def read(self) -> dict[str, KeptMark]:
-        """The marks, by the lease's name."""
+        """Every mark by lease name."""
         columns = "store, lease, token, grant_id, by, at"
         rows = self.execute(f"SELECT {columns} FROM {self.tables}mark WHERE gate = ? ORDER BY lease", self.gate)
         return {
@@ -43,7 +43,7 @@ class SqlMarks:
         oldest = f"SELECT id FROM {table} WHERE gate = ? ORDER BY id DESC LIMIT 1 OFFSET {KEEP - 1}"
         self.execute(f"DELETE FROM {table} WHERE gate = ? AND id < ({oldest})", self.gate, self.gate)
 
-    def recorded(self) -> list[Refusal]:
+    def refusals(self) -> list[Refusal]:
         columns = "at, lease, offered, grant_id, store, stands, by"
         rows = self.execute(f"SELECT {columns} FROM {self.tables}refusal WHERE gate = ? ORDER BY id", self.gate)
         return [

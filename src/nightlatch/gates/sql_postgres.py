@@ -29,10 +29,10 @@ GRACE = 2.0  # seconds that an older holder's transaction has to finish
 PATIENCE = 30.0  # seconds to wait for other sessions' locks
 SEALER_IDLE = 10.0  # seconds after which the server ends a seal whose process is stopped
 
-_LOCK_TIMEOUT = "55P03"
-_MISSING = ("3F000", "42P01", "42883")  # schema, table, function
+_LOCK_TIMEOUT = "55P03"  # this and the next two are SQLSTATEs
+_MISSING = ("3F000", "42P01", "42883")  # there is no such schema, table, function
 _OVERTAKEN = "40001"  # under REPEATABLE READ: a seal has changed the row since the transaction began
-_TRANSACTION_TIMEOUT_SINCE = 170000
+_TRANSACTION_TIMEOUT_SINCE = 170000  # the server's version: PostgreSQL 17
 
 
 class Postgres:
@@ -42,7 +42,7 @@ class Postgres:
         self.url = url
         self._conninfo = conninfo
         self._timeout = round(duration.parse(timeout, what="timeout") * 1000) if timeout else 0
-        self._last_statement: tuple[Any, bytes, bytes] = (None, b"", b"")  # what it was made for, its two parts
+        self._last_statement: tuple[Any, bytes, bytes] = (None, b"", b"")  # what it was made for, and its two parts
 
     @classmethod
     def by_url(cls, url: str, timeout: str | None) -> Postgres:
@@ -67,12 +67,12 @@ class Postgres:
 
     @contextmanager
     def exclusive(self, gate: str, mark: Mark | None) -> Iterator[PostgresMarks]:
-        """Only one seal of a gate at a time: two stores must not both find it without marks."""
+        """Lets in one seal of a gate at a time: two stores must not both find the gate without marks."""
         with self._explain_errors(), self._own_connection() as connection:
             schema.ensure(connection)
             connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
             _set(connection, "lock_timeout", PATIENCE)
-            # If this process is stopped in here, the server ends its session, so that no other seal has to.
+            # A seal does not end the session of another seal: if this process is stopped in here, the server does.
             _set(connection, "idle_in_transaction_session_timeout", SEALER_IDLE)
             connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"nightlatch gate {gate}",))
             yield PostgresMarks(connection, gate, None if mark is None else SealWatch(self.connect, self.url))
@@ -107,7 +107,7 @@ class Postgres:
 
     def refusals(self, gate: str) -> list[Refusal]:
         with self._explain_errors(), self._own_connection() as connection:
-            return PostgresMarks(connection, gate, None).recorded() if schema.exists(connection) else []
+            return PostgresMarks(connection, gate, None).refusals() if schema.exists(connection) else []
 
     def install(self, gate: str, tables: list[str]) -> None:
         with self.exclusive(gate, None) as marks:
@@ -139,7 +139,7 @@ class Postgres:
             connection.close()  # rolls back what is not committed
 
     def _statement(self, connection: psycopg.Connection[Any], gate: str, mark: Mark) -> tuple[bytes, bytes]:
-        """One message: BEGIN, the check, and the mark, which the triggers read. So the gate adds no round trip.
+        """BEGIN, the check, and the mark, which the triggers read, in one message, so that the gate adds no round trip.
 
         Returned in two parts: the numbers that differ by transaction go between them.
         """

@@ -112,12 +112,12 @@ def ensure(connection: Connection[Any]) -> None:
 
 
 def install(connection: Connection[Any], gate: str, table: str) -> None:
-    """Put triggers on the table, its partitions and INHERITS children: writes to a child do not fire its parent's."""
-    for part in _parts(connection, table):
+    """Put triggers on the table, its partitions and INHERITS children: a write to a child fires only the child's."""
+    for part in _with_children(connection, table):
         others = [other for name, other in _tables_and_gates(connection) if name == part and other != gate]
         if others:
             raise UsageError(f"{part} already has the triggers of the gate {others[0]}: remove those first")
-        _drop(connection, part)
+        _drop_triggers(connection, part)
         for trigger, verbs in (("nightlatch_write", "INSERT OR UPDATE OR DELETE"), ("nightlatch_truncate", "TRUNCATE")):
             connection.execute(
                 sql.SQL(
@@ -127,10 +127,10 @@ def install(connection: Connection[Any], gate: str, table: str) -> None:
 
 
 def remove(connection: Connection[Any], gate: str, tables: list[str]) -> list[str]:
-    wanted = {part for table in tables for part in _parts(connection, table)}
+    wanted = {part for table in tables for part in _with_children(connection, table)}
     found = [table for table in guarded(connection, gate) if not tables or table in wanted]
     for table in found:
-        _drop(connection, table)
+        _drop_triggers(connection, table)
     return found
 
 
@@ -141,7 +141,7 @@ def guarded(connection: Connection[Any], gate: str) -> list[str]:
 def unguarded(connection: Connection[Any], gate: str) -> list[str]:
     """Partitions and children that guarded tables got after `install`."""
     tables = guarded(connection, gate)
-    return sorted({part for table in tables for part in _parts(connection, table)} - set(tables))
+    return sorted({part for table in tables for part in _with_children(connection, table)} - set(tables))
 
 
 def _tables_and_gates(connection: Connection[Any]) -> list[tuple[str, str]]:
@@ -149,7 +149,7 @@ def _tables_and_gates(connection: Connection[Any]) -> list[tuple[str, str]]:
     return [(table, arguments.removesuffix("\\000")) for table, arguments in rows]
 
 
-def _parts(connection: Connection[Any], table: str) -> list[str]:
+def _with_children(connection: Connection[Any], table: str) -> list[str]:
     """The table, its partitions and its children, named as the server writes them: quoted where needed."""
     rows = connection.execute(_TREE, (table,)).fetchall()
     if not rows:
@@ -157,6 +157,6 @@ def _parts(connection: Connection[Any], table: str) -> list[str]:
     return [name for (name,) in rows]
 
 
-def _drop(connection: Connection[Any], table: str) -> None:
+def _drop_triggers(connection: Connection[Any], table: str) -> None:
     for trigger in ("nightlatch_write", "nightlatch_truncate"):
         connection.execute(sql.SQL("DROP TRIGGER IF EXISTS {} ON {}").format(sql.Identifier(trigger), sql.SQL(table)))

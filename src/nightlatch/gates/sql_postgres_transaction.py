@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 # By URL: passages (ctid, number) of this process's ended transactions. A new transaction overwrites one, so that the
 # table does not grow.
-_spare: dict[str, list[tuple[str, int]]] = {}
-os.register_at_fork(after_in_child=_spare.clear)  # else parent and child would wait for each other
+_spare_passages: dict[str, list[tuple[str, int]]] = {}
+os.register_at_fork(after_in_child=_spare_passages.clear)  # else parent and child would wait for one passage
 
-_ENDED = (
+_ENDED_BY_BLOCK = (
     "the block ended its transaction by itself: what it wrote after that was not fenced, and {}. "
     "Leave commit and rollback to the gate; a statement that may fail belongs into connection.transaction()"
 )
@@ -38,18 +38,18 @@ class PostgresTransaction:
         self._gate, self._mark = gate, mark
         self._number = int.from_bytes(os.urandom(8)) >> 1  # of our passage
         self._ctid = ""
-        self._spare = _spare.setdefault(database.url, [])
-        self._free_passage: tuple[str, int] | None = None  # goes back to _spare at the end
+        self._spare_passages = _spare_passages.setdefault(database.url, [])
+        self._my_spare: tuple[str, int] | None = None  # goes to _spare_passages at the end
         self._inside = self._was_autocommit = False
 
     def begin(self, head: bytes, tail: bytes) -> bool:
         """Begin and check. If the mark is not the gate's current one: roll back, and return False."""
         try:
-            self._free_passage = self._spare.pop()
+            self._my_spare = self._spare_passages.pop()
         except IndexError:
             spare = "NULL, NULL"
         else:
-            spare = "'{}', {}".format(*self._free_passage)
+            spare = "'{}', {}".format(*self._my_spare)
         self._was_autocommit = self._connection.autocommit
         if self._was_autocommit:
             self._connection.autocommit = False
@@ -71,7 +71,7 @@ class PostgresTransaction:
                     "Let the error leave the block, or wrap that statement in connection.transaction()"
                 )
             if pgconn.transaction_status == pq.TransactionStatus.IDLE:
-                raise UsageError(_ENDED.format("may be in the database"))
+                raise UsageError(_ENDED_BY_BLOCK.format("may be in the database"))
             if pgconn.pipeline_status != pq.PipelineStatus.OFF:
                 raise UsageError("the connection is still in pipeline mode: leave the pipeline inside the block")
             self._commit()
@@ -84,7 +84,7 @@ class PostgresTransaction:
             ask(self._connection, f"CLOSE {schema.CURSOR}; COMMIT".encode())
         except psycopg.Error as error:
             if isinstance(error, psycopg.errors.InvalidCursorName):
-                raise UsageError(_ENDED.format("has been rolled back")) from error
+                raise UsageError(_ENDED_BY_BLOCK.format("has been rolled back")) from error
             if not self._connection.closed and self._connection.info.transaction_status in (
                 pq.TransactionStatus.IDLE,
                 pq.TransactionStatus.INERROR,
@@ -92,7 +92,7 @@ class PostgresTransaction:
                 raise  # the server refused: a deferred constraint, a serialization failure. Nothing was committed
             self._settle(error)
         else:
-            self._free_passage = self._ctid, self._number
+            self._my_spare = self._ctid, self._number
 
     def _settle(self, error: psycopg.Error) -> None:
         """The reply was lost: ask the server whether the transaction was committed."""
@@ -126,8 +126,8 @@ class PostgresTransaction:
         if self._inside:
             self._inside = False
             self._connection._num_transactions -= 1
-            if self._free_passage:
-                self._spare.append(self._free_passage)
+            if self._my_spare:
+                self._spare_passages.append(self._my_spare)
         if not self._connection.closed:
             if self._connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:
                 self._connection.rollback()

@@ -19,8 +19,8 @@ SEAL = "nightlatch seal"  # application_name of our own sessions
 
 _LOOK_EVERY = 0.1  # seconds
 
-# If a seal waits for a transaction, that one has locked the mark's row under an older mark. Waits of other kinds (for a
-# table, for another seal) are legitimate, and end no session.
+# If a seal waits for a transaction, that transaction has locked the mark's row under an older mark. Waits of other
+# kinds (for a table, for another seal) are legitimate, and end no session.
 _BLOCKERS = """
 SELECT a.pid, a.usename, a.application_name, a.client_addr::text, a.state{ended}
 FROM pg_locks l, unnest(pg_blocking_pids(l.pid)) AS blocker (pid)
@@ -38,7 +38,7 @@ class SealWatch:
 
     @contextmanager
     def ending_blockers(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
-        """While the block waits for a lock on `connection`, end the session that holds it."""
+        """While the block uses `connection` and waits there for a lock, end the session that holds the lock."""
         thread = threading.Thread(
             target=self._watch, args=(connection.info.backend_pid,), name="nightlatch-watch", daemon=True
         )
@@ -61,13 +61,13 @@ class SealWatch:
         try:
             with self._connect() as connection:
                 while not self._done.wait(_LOOK_EVERY):
-                    self._end(connection, (sealer, SEAL))
+                    self._end_blockers(connection, (sealer, SEAL))
         except psycopg.Error as error:
             self._reason = (
                 f"an older holder is in a transaction, and its session cannot be found: {' '.join(str(error).split())}"
             )
 
-    def _end(self, connection: psycopg.Connection[Any], values: tuple[int, str]) -> None:
+    def _end_blockers(self, connection: psycopg.Connection[Any], values: tuple[int, str]) -> None:
         """Find and end the blockers in one statement: a pid read by an earlier one may be another session's by now."""
         try:
             blockers = connection.execute(_BLOCKERS.format(ended=", pg_terminate_backend(a.pid)"), values).fetchall()

@@ -51,7 +51,7 @@ class Sqlite:
     @classmethod
     def by_url(cls, url: str, timeout: str | None) -> Sqlite:
         """`sqlite:////path/from/root`, `sqlite:///relative`, or `sqlite://MACHINE/path` as it is registered."""
-        _check_timeout(timeout)
+        _refuse_timeout(timeout)
         machine, slash, path = url.removeprefix("sqlite://").partition("/")
         if not url.startswith("sqlite://") or not slash or not path or path == ":memory:":
             raise UsageError(f"{url!r} does not name a file: write sqlite:////path/to/file (four slashes)")
@@ -61,7 +61,7 @@ class Sqlite:
 
     @classmethod
     def by_connection(cls, connection: sqlite3.Connection, timeout: str | None) -> Sqlite:
-        _check_timeout(timeout)
+        _refuse_timeout(timeout)
         path = _path_of(connection)
         if not path:
             raise UsageError("a database in memory belongs to one process: nobody else can write to it, or seal it")
@@ -111,7 +111,7 @@ class Sqlite:
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            triggers.forget(connection)
+            triggers.clear_mark(connection)
             if lock.held:
                 lock.release()
             raise
@@ -122,7 +122,7 @@ class Sqlite:
 
     def refusals(self, gate: str) -> list[Refusal]:
         with self._own_connection() as connection, self._explain_errors():
-            return SqliteMarks(connection, gate).recorded() if _exists(connection, "nightlatch_refusal") else []
+            return SqliteMarks(connection, gate).refusals() if _exists(connection, "nightlatch_refusal") else []
 
     def install(self, gate: str, tables: list[str]) -> None:
         with self._exclusive(gate, expected=True) as marks:
@@ -231,7 +231,7 @@ class SqliteMarks(SqlMarks):
         )
 
 
-def _check_timeout(timeout: str | None) -> None:
+def _refuse_timeout(timeout: str | None) -> None:
     if timeout:
         raise UsageError("SQLite cannot end a transaction by itself: `timeout` is for PostgreSQL")
 

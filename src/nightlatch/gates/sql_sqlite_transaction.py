@@ -14,7 +14,7 @@ _CHECK = (
     f"AND grant_id = ?4 AND store = ?5"
 )
 _SAVEPOINT = "nightlatch_gate"
-_ENDED = (
+_ENDED_BY_BLOCK = (
     "the block ended its transaction by itself: what it wrote after that was not fenced, and {}. "
     "Leave commit and rollback to the gate; a statement that may fail belongs into a savepoint"
 )
@@ -32,7 +32,7 @@ class SqliteTransaction:
         """Is the mark the gate's current one? Then the triggers admit it on this connection."""
         mark = self._mark
         values = (self._gate, mark.name, mark.token, mark.grant, mark.store)
-        triggers.present(self._connection, self._gate, mark)
+        triggers.set_mark(self._connection, self._gate, mark)
         for _ in range(2):
             cursor = self._connection.cursor()
             cursor.row_factory = None
@@ -57,7 +57,7 @@ class SqliteTransaction:
     def commit(self) -> None:
         try:
             if not self._connection.in_transaction:
-                raise UsageError(_ENDED.format("may be in the database"))
+                raise UsageError(_ENDED_BY_BLOCK.format("may be in the database"))
             self._commit()
         finally:
             self._leave()
@@ -69,7 +69,7 @@ class SqliteTransaction:
             if "no such savepoint" not in str(error):
                 raise  # a statement of the block is still running
             rolled_back = "has been rolled back, but for what a script wrote (executescript commits by itself)"
-            raise UsageError(_ENDED.format(rolled_back)) from error
+            raise UsageError(_ENDED_BY_BLOCK.format(rolled_back)) from error
         try:
             self._connection.execute("COMMIT")  # connection.commit() does nothing with autocommit=True
         except sqlite3.Error as error:
@@ -97,5 +97,5 @@ class SqliteTransaction:
             if self._was_autocommit:
                 self._connection.isolation_level = None
         finally:
-            triggers.forget(self._connection)
+            triggers.clear_mark(self._connection)
             self._lock.release()

@@ -19,17 +19,17 @@ _VERBS = ("insert", "update", "delete")
 _current: dict[int, tuple[str, str]] = {}
 
 
-def present(connection: sqlite3.Connection, gate: str, mark: Mark) -> None:
+def set_mark(connection: sqlite3.Connection, gate: str, mark: Mark) -> None:
     """From now on the triggers see this mark on this connection."""
     _current[id(connection)] = gate, f"{mark.token}:{mark.grant}:{mark.name}"
 
 
-def forget(connection: sqlite3.Connection) -> None:
+def clear_mark(connection: sqlite3.Connection) -> None:
     _current.pop(id(connection), None)
 
 
 def define(connection: sqlite3.Connection) -> None:
-    """Define the function that the triggers call. Not twice: SQLite would prepare every statement again."""
+    """Define the function that the triggers call. Call it once: each time SQLite prepares all statements again."""
     key = id(connection)
 
     def token(gate: str) -> str | None:

@@ -22,7 +22,7 @@ class Worktree:
     """The repository in `folder`. Its HEAD is what is pushed."""
 
     def __init__(self, folder: str, *, config: str = "", guard: str = "") -> None:
-        """`config`: settings for talking to the remote that `folder` itself lacks, as a fresh clone does.
+        """`config`: a file with settings for the remote, in case `folder` lacks them, as a fresh clone does.
         `guard`: a folder of `git_guard.make`, for a repository whose own settings and hooks are not trusted."""
         self.folder = os.path.abspath(folder)
         self._config = ("-c", f"include.path={config}") if config else ()
@@ -91,7 +91,7 @@ class Worktree:
             raise GateUnreachable(f"{ref} of {url} could not be fetched ({_last_line(err)}). Nothing was pushed")
 
     def fetch_into(self, url: str, ref: str, local_ref: str = "", *, timeout: float) -> tuple[int, str, str]:
-        """`git fetch` one ref, and store it as `local_ref`, if given; returns what `run` does."""
+        """Fetch one ref, and store it as `local_ref` if that is given; returns what `run` returns."""
         words = ("fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--", url)
         return self.run(*self._config, *words, f"+{ref}:{local_ref}" if local_ref else ref, timeout=timeout)
 
@@ -154,8 +154,8 @@ class Worktree:
         return bool(self.run("for-each-ref", "--count=1", "--contains", tip, "refs/remotes", "refs/tags")[1])
 
     def _with_trailers(self, message: str, trailers: Mapping[str, str]) -> str:
-        """The message with these trailers instead of earlier ones of ours: a command may reuse the message of a commit
-        that another attempt pushed."""
+        """The message with these trailers in place of Nightlatch's earlier ones: a command may reuse the message of a
+        commit that another attempt pushed."""
         words = [word for name, text in trailers.items() for word in ("--trailer", f"{name}: {text}")]
         plain = f"{_OUR_TRAILERS.sub('', message).rstrip()}\n"
         code, out, _ = self.run("interpret-trailers", "--no-divider", "--if-missing", "add", *words, stdin=plain)
@@ -169,7 +169,7 @@ class Worktree:
         return oid
 
     def push(self, repository: Repository, words: Sequence[str]) -> tuple[int, str, str]:
-        """`git push` from here, of objects that are here or in the gate's own repository."""
+        """Push from here; the objects may be here or in the gate's own repository. Returns what `run` returns."""
         env = {"GIT_ALTERNATE_OBJECT_DIRECTORIES": os.path.join(repository.folder, "objects")}
         return self.run(
             *self._config, "push", "--porcelain", "--no-follow-tags", *words, timeout=_REMOTE_TIMEOUT, env=env

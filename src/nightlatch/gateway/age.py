@@ -8,7 +8,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-OLD = 90  # days
+OLD = 90  # days after which the price list counts as old
 
 
 def newest(today: date) -> tuple[str, date | None]:

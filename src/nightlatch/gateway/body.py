@@ -8,7 +8,7 @@ from typing import Any
 
 from .json_text import reader
 
-_NAME = 32  # characters; no longer name is ever looked for
+_LONGEST_NAME = 32  # characters; nobody looks for a longer name
 
 
 class BadBody(ValueError):
@@ -16,7 +16,7 @@ class BadBody(ValueError):
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object without repeated names: of two values a vendor may take the one that was not counted."""
+    """The object; raises if it repeats a name: of the two values a vendor may take the one that was not counted."""
     found = dict(pairs)
     if len(found) != len(pairs):
         names = [name for name, _ in pairs]
@@ -94,7 +94,7 @@ class Body:
             for child in node:
                 kind = type(child)
                 if kind is str:
-                    if len(child) <= _NAME:
+                    if len(child) <= _LONGEST_NAME:
                         found.add(child)
                 elif kind is dict or kind is list:
                     left.append(child)

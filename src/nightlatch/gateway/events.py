@@ -68,7 +68,7 @@ class Events:
         return self._drop and self._dialect.is_ours(data)
 
 
-class Whole:
+class WholeReply:
     """A reply that is one JSON text: kept as it passes, read at its end."""
 
     def __init__(self, dialect: Dialect, usage: ReplyUsage) -> None:

@@ -10,16 +10,16 @@ from aiohttp import ClientConnectionError, ClientConnectorError, ClientError, we
 from ..core.metering import price
 from ..core.metering.price import Price
 from .dialects import Dialect
-from .events import Events, Whole
+from .events import Events, WholeReply
 from .json_text import parsed
 from .overdue import Overdue
 from .pipe import Pipe, Row
 from .prices import Prices
 from .requested import ModelRequest, ReplyUsage
-from .upstream import passed_back, read_all
+from .upstream import headers_for_client, read_all
 
-_LOST = frozenset((502, 504, *range(520, 528), 530))  # statuses from a proxy: the vendor may have done the work
-_AT_ONCE = 1 << 20  # a reply up to this size is read whole, and settled before the client has it
+_PROXY_ERRORS = frozenset((502, 504, *range(520, 528), 530))  # statuses from a proxy: the vendor may have done the work
+_MOST_READ_WHOLE = 1 << 20  # bytes; a reply up to this size is read whole, and settled before the client has it
 
 
 class Forward:
@@ -59,13 +59,13 @@ class Forward:
     async def _answer(self, request: web.BaseRequest, reply: Any) -> web.StreamResponse:
         if reply.status >= 400:
             return await self._error(reply)
-        headers = passed_back(reply.headers)
+        headers = headers_for_client(reply.headers)
         if reply.content_type == "text/event-stream":
-            reader: Events | Whole = Events(self._dialect, self.usage, drop_ours=self._drop)
+            reader: Events | WholeReply = Events(self._dialect, self.usage, drop_ours=self._drop)
         else:
-            reader = Whole(self._dialect, self.usage)
+            reader = WholeReply(self._dialect, self.usage)
             length = reply.content_length
-            if length is not None and length <= _AT_ONCE:
+            if length is not None and length <= _MOST_READ_WHOLE:
                 data = await read_all(reply.content)
                 reader.feed(data)
                 reader.finish()
@@ -74,7 +74,7 @@ class Forward:
         return await self._stream(request, reply, headers, reader)
 
     async def _stream(
-        self, request: web.BaseRequest, reply: Any, headers: dict[str, str], reader: Events | Whole
+        self, request: web.BaseRequest, reply: Any, headers: dict[str, str], reader: Events | WholeReply
     ) -> web.StreamResponse:
         answer = web.StreamResponse(status=reply.status, headers=headers)
         await answer.prepare(request)
@@ -101,12 +101,12 @@ class Forward:
     async def _error(self, reply: Any) -> web.Response:
         data = await reply.read()
         found = parsed(data)
-        from_vendor = reply.status not in _LOST and isinstance(found, dict) and self._dialect.is_error(found)
+        from_vendor = reply.status not in _PROXY_ERRORS and isinstance(found, dict) and self._dialect.is_error(found)
         if self._requested is None or reply.status < 500 or from_vendor:
             self._free()
         else:
             self._doubt()
-        return web.Response(status=reply.status, headers=passed_back(reply.headers), body=data)
+        return web.Response(status=reply.status, headers=headers_for_client(reply.headers), body=data)
 
     # ── a call ends once: settled, in doubt or free ──
 

@@ -11,7 +11,7 @@ from ..core.metering.call import Call
 from ..runtime.shared.call_slots import CallSlots
 from .room import Room
 
-Row = tuple[str, int, int, int, str]  # kind, tokens, billionths, calls, and the model if it is not the requested one
+Row = tuple[str, int, int, int, str]  # kind, tokens, billionths of a dollar, calls, model ("": the requested one)
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _MOMENT = 0.02  # seconds for which messages that are not urgent are collected
 
@@ -55,13 +55,13 @@ class Pipe(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
-            self._take(json.loads(line))
+            self._handle_message(json.loads(line))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed.set()
         self._end()
 
-    def _take(self, message: dict[str, Any]) -> None:
+    def _handle_message(self, message: dict[str, Any]) -> None:
         if not self._settings.done():
             self._settings.set_result(message)
         elif "room" in message:
@@ -147,8 +147,8 @@ class Pipe(asyncio.Protocol):
             self._flush()
 
     def _later(self, line: bytes) -> None:
-        """Send it with the next urgent message, or in a moment. Until a call has settled, at once: from the first call
-        on, what the command reports by itself is only noted."""
+        """Send the line with the next urgent message, or in a moment; at once as long as no call has settled, because
+        from the first call on the usage that the command itself reports is only noted."""
         self._unsent.append(line)
         if not self._settled:
             self._flush()

@@ -23,7 +23,7 @@ class ModelRequest:
     output: int | None = None  # tokens at most; None: the request sets no limit
     has_output: bool = True  # False: nothing is generated, as with embeddings
     lowest: int = LEAST  # tokens below which its output cannot be limited
-    times: int = 1  # answers to this request
+    times: int = 1  # how many answers it asks for
     tools: tuple[str, ...] = ()  # kinds of fees; each use of a tool may cost one
     uses: int = 0  # of those tools, at most
     uncounted: str = ""  # why the size of the body does not bound the input
@@ -82,9 +82,9 @@ def either(fields: Mapping[str, Any], *names: str) -> Any:
     return fields[found[0]] if found else None
 
 
-def table(found: object) -> dict[str, Any]:
+def table(found: object) -> dict[str, Any]:  # {} for anything that is not an object
     return found if isinstance(found, dict) else {}
 
 
-def rows(found: object) -> list[dict[str, Any]]:
+def rows(found: object) -> list[dict[str, Any]]:  # the objects in a list; [] for anything else
     return [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []

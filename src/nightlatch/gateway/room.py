@@ -15,7 +15,7 @@ from ..core.metering.call import Call, unlowered
 from ..runtime.shared.call_slots import CallSlots
 from ..system import clock
 
-_KEPT = 1000  # descriptions of calls in memory
+_MOST_TEXTS = 1000  # descriptions of calls that are kept in memory
 
 
 class Room:
@@ -23,7 +23,7 @@ class Room:
         self._slots = slots
         self._left: dict[str, int] | None = None  # unit → what is left; None: the supervisor decides about all calls
         self._texts: dict[tuple[str, str, str, bool], str] = {}  # see `_described`
-        self._until = 0.0
+        self._until = 0.0  # when this gateway must stop granting, by the suspend-proof clock
         self._to = 0  # calls up to this number have a slot
         self._unseen: deque[tuple[int, dict[str, int]]] = deque()  # granted, but not in the supervisor's figures yet
 
@@ -64,7 +64,7 @@ class Room:
         key = about["model"], about["item"], about["agent"], about["login"]
         found = self._texts.get(key)
         if found is None:
-            if len(self._texts) >= _KEPT:
+            if len(self._texts) >= _MOST_TEXTS:
                 self._texts.clear()
             names = ("model", "item", "agent", "login")
             found = self._texts[key] = json.dumps(dict(zip(names, key, strict=True)))[1:-1]

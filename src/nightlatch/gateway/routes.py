@@ -33,8 +33,8 @@ _COUNTING = (
 _UNESCAPED = r"[\w./:@~-]*"
 _MODELS = r"((v1\w*)/)?models(/[^:]*)?"
 _METERED["chatgpt"] = _METERED["openai"]
-# The dialect in which an unknown path is refused.
-PLAIN: dict[str, Dialect] = {
+# For paths that are not metered: the dialect in which they are refused or passed on.
+UNMETERED: dict[str, Dialect] = {
     "anthropic": MESSAGES, "openai": RESPONSES, "chatgpt": RESPONSES, "google": GENERATE,
 }  # fmt: skip
 

@@ -32,7 +32,7 @@ _VENDORS = ("anthropic", "openai", "google", "chatgpt")  # the last: codex with 
 _AGENT = "x-claude-code-agent-id"  # the header that names a subagent
 _MARGIN, _EXTRA = 50, 64  # added to a vendor's count: a fiftieth, and 64 tokens
 _COUNT_WITHIN = 20.0  # seconds that the vendor has to count
-_REMEMBERED = 10_000  # ids of earlier turns, and rates
+_REMEMBERED = 10_000  # ids of earlier turns that are remembered, and rates
 _ROUTES = 1000  # addresses that are remembered
 _CALL = Call(input=0, input_rate=0, output=0, output_rate=0)
 
@@ -60,7 +60,7 @@ class RequestHandler:
         self._pipe, self._upstream, self._prices = pipe, upstream, prices
         self._overdue, self._ready = overdue, ready
         self._routes: dict[str, tuple[str, Dialect, str, str]] = {}  # metered addresses → vendor, dialect, path, item
-        self._known: dict[tuple[object, ...], _Rates | None] = {}
+        self._known: dict[tuple[object, ...], _Rates | None] = {}  # see `_rates`
         self._turns: dict[str, int] = {}  # id of an earlier turn, which the vendor stores → its tokens
 
     def answer(self, request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
@@ -74,7 +74,7 @@ class RequestHandler:
         """Answer a request to an address that is not remembered."""
         first, vendor, path = (*request.raw_path.partition("?")[0].lstrip("/").split("/", 2), "", "")[:3]
         key, _, item = first.partition(".")
-        plain = routes.PLAIN.get(vendor, routes.MESSAGES)
+        plain = routes.UNMETERED.get(vendor, routes.MESSAGES)
         if key != self._key or vendor not in _VENDORS:
             return _wrong_key(plain)
         self._pipe.report_called()
@@ -84,9 +84,9 @@ class RequestHandler:
                 self._routes[request.raw_path] = vendor, dialect, path, item
             return await self._forward_metered(request, vendor, dialect, path, item)
         if routes.is_free(request.method, path):
-            return await self._pass(request, vendor, path)
+            return await self._pass_on(request, vendor, path)
         if (stated := self._allow.get(path)) is not None and request.method == "POST":
-            return await self._at_a_price(request, vendor, path, item, stated)
+            return await self._forward_at_price(request, vendor, path, item, stated)
         why = f"{request.method} /{path} cannot be metered, so this run may not call it"
         self._pipe.report_refused(why)
         return _refuse(plain, why, status=403)
@@ -118,7 +118,7 @@ class RequestHandler:
         if "refused" in reply:
             return _refuse(dialect, reply["refused"])
         try:
-            drop = self._limited(dialect, body, requested, reply)
+            drop = self._limit_body(dialect, body, requested, reply)
         except BaseException:
             self._pipe.free(reply["id"])
             raise
@@ -129,7 +129,7 @@ class RequestHandler:
             self._remember(forward.usage.id, forward.usage.total)
         return answer
 
-    def _limited(self, dialect: Dialect, body: Body, requested: ModelRequest, reply: dict[str, Any]) -> bool:
+    def _limit_body(self, dialect: Dialect, body: Body, requested: ModelRequest, reply: dict[str, Any]) -> bool:
         """Limit the body to what is held. True: the reply will have an event that is not passed on."""
         if requested.has_output and reply["output"] != requested.output:
             dialect.limit(body, reply["output"])
@@ -154,8 +154,8 @@ class RequestHandler:
         return self._known[key]
 
     def _bounded(self, body: Body, requested: ModelRequest, rates: _Rates, counted: int | None) -> Call:
-        """The most that the call can use: by the size of its body; where that does not bound it, as `counted` by the
-        vendor, else by the model's window."""
+        """The most that the call can use. Its input is bounded by the size of its body; if that is no bound, by the
+        number of tokens that the vendor `counted`, or else by the model's window."""
         window, tokens = rates.window, body.size + PREAMBLE
         if requested.after:
             tokens = min(self._turns.get(requested.after, window) + tokens, max(window, tokens))
@@ -180,7 +180,7 @@ class RequestHandler:
         """Hold the call, with fewer uses of the vendor's tools if it does not fit otherwise."""
         uses = requested.uses
         while True:
-            about["again"] = uses > 1  # a refusal is not final
+            about["again"] = uses > 1  # then a refusal is not final
             reply = await self._pipe.hold(call, about)
             if reply.get("count"):  # by its body's size it would be lowered or refused: ask the vendor to count
                 found = await count()
@@ -212,25 +212,25 @@ class RequestHandler:
         if len(self._turns) > _REMEMBERED:
             del self._turns[next(iter(self._turns))]
 
-    async def _pass(self, request: web.BaseRequest, vendor: str, path: str) -> web.StreamResponse:
+    async def _pass_on(self, request: web.BaseRequest, vendor: str, path: str) -> web.StreamResponse:
         data = await read_all(request.content) or None
         headers, _ = self._upstream.headers(request)
-        forward = Forward(routes.PLAIN[vendor], None, 0, self._prices, None, drop_ours=False)
+        forward = Forward(routes.UNMETERED[vendor], None, 0, self._prices, None, drop_ours=False)
         sending = self._upstream.request(vendor, request.method, path, request.query_string, headers, data)
         return await forward.run(request, sending, self._overdue)
 
-    async def _at_a_price(
+    async def _forward_at_price(
         self, request: web.BaseRequest, vendor: str, path: str, item: str, stated: int
     ) -> web.StreamResponse:
-        """A path that the user has allowed, at a stated price a call, in billionths."""
+        """Forward a call to a path that the user has allowed, at a stated price per call, in billionths of a dollar."""
         data = await read_all(request.content) or None
         headers, login = self._upstream.headers(request)
         call = Call(input=0, input_rate=0, output=0, output_rate=0, lowest=0, fee=stated)
         reply = await self._pipe.hold(call, _about(request, path, item, clock.now(), login))
         if "refused" in reply:
-            return _refuse(routes.PLAIN[vendor], reply["refused"])
+            return _refuse(routes.UNMETERED[vendor], reply["refused"])
         forward = Forward(
-            routes.PLAIN[vendor], self._pipe, reply["id"], self._prices, None, drop_ours=False, fee=stated
+            routes.UNMETERED[vendor], self._pipe, reply["id"], self._prices, None, drop_ours=False, fee=stated
         )
         sending = self._upstream.request(vendor, "POST", path, request.query_string, headers, data)
         return await forward.run(request, sending, self._overdue)

@@ -15,8 +15,8 @@ from yarl import URL
 from .requested import words
 
 Headers = CIMultiDict[str]
-_REUSED = 10.0  # seconds that an idle connection is kept; an older one may be dead, which looks like a lost reply
-_CONNECT = 30.0  # seconds
+_KEEP_IDLE = 10.0  # seconds that an idle connection is kept; an older one may be dead, which looks like a lost reply
+_CONNECT = 30.0  # seconds in which a connection must be made
 _AUTOMATIC = ("User-Agent", "Accept", "Content-Type")  # headers that aiohttp adds where the client sent none
 # Headers that are not passed on: those of one hop, and those that the gateway sets itself.
 _HOP = words(
@@ -37,7 +37,7 @@ class Upstream:
         self._mark = next(iter(keys), "").rpartition("-")[0]  # the prefix of all placeholders of this run
         self._proxies = {vendor: _proxy(base, proxies) for vendor, base in bases.items()}
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_REUSED),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_IDLE),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT),  # `Overdue` ends what lasts too long
             cookie_jar=aiohttp.DummyCookieJar(),
             raise_for_status=False,
@@ -59,8 +59,8 @@ class Upstream:
         )
 
     def headers(self, request: BaseRequest) -> tuple[Headers, bool]:
-        """The client's headers, with the real keys. True: the request has none of the run's placeholders, so it brings
-        its own login."""
+        """The client's headers, with the real keys; and True if the request has none of the run's placeholders, so
+        that it brings its own login."""
         sent, hop, mark = request.headers, _HOP, self._mark
         if connection := sent.get("Connection"):
             hop = hop | {name.strip().lower() for name in connection.split(",")}
@@ -92,7 +92,7 @@ async def read_all(content: aiohttp.StreamReader) -> bytes:
     return content.read_nowait() if content.is_eof() else await content.read()
 
 
-def passed_back(headers: Mapping[str, str]) -> dict[str, str]:
+def headers_for_client(headers: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in headers.items() if name.lower() not in _HOP_BACK}
 
 

@@ -58,7 +58,7 @@ class AuditResult:
     chains: int
     compared: int  # heads kept elsewhere that were found
     behind: int  # heads kept elsewhere whose entries were pruned
-    unproven: tuple[str, ...]  # chains with only such heads, and no log line's time to judge the pruning by
+    unproven: tuple[str, ...]  # chains with only such heads: no log line's time shows whether the pruning was due
     breaks: tuple[Break, ...]  # the first of each broken chain, jobs' chains first
 
 
@@ -74,7 +74,7 @@ class RetentionCut:
 
 
 def heads(tables: Tables) -> list[str]:
-    """The head of every job's chain. Kept elsewhere, they vouch for all that was linked there until now."""
+    """The head of every job's chain. Kept elsewhere, they show later whether anything linked there has changed."""
     rows = tables.read("SELECT name, seq, head FROM {prefix}chain ORDER BY name")
     return [head_text(*row) for row in rows]
 
@@ -96,8 +96,8 @@ def verify(tables: Tables, kept: Iterable[str] = (), keep: float | None = None) 
 class _Audit:
     def __init__(self, tables: Tables, kept: list[KeptHead], cuts: list[Row], keep: float | None) -> None:
         self._tables, self._kept, self._keep = tables, kept, keep
-        self._bare = {head.hash for head in kept if not head.chain}  # hashes that were not found yet
-        self._points: dict[str, dict[int, list[tuple[str, str]]]] = {}  # chain → seq → (hash it must have, its source)
+        self._bare_hashes = {head.hash for head in kept if not head.chain}  # those that were not found yet
+        self._expected: dict[str, dict[int, list[tuple[str, str]]]] = {}  # chain → seq → (expected hash, its source)
         self._cuts: dict[str, list[RetentionCut]] = {}  # by job's chain
         self._newest_cut: dict[str, RetentionCut] = {}  # job's chain → the newest cut that removed some of it
         for chain, seq, at, body in cuts:
@@ -115,7 +115,7 @@ class _Audit:
         self._entries = self._chains = self._compared = 0
 
     def run(self) -> AuditResult:
-        # Read before the entries: meanwhile a chain may grow beyond its head here, and never shrinks.
+        # Read before the entries: meanwhile a chain may grow beyond its head in the snapshot, but never shrinks.
         self._snapshot = Snapshot(self._tables)
         for chain, (seq, head) in self._snapshot.heads.items():
             self._expect(chain, seq, head, "its head in the ledger")
@@ -123,14 +123,14 @@ class _Audit:
             if kept.chain:
                 self._expect(kept.chain, kept.seq, kept.hash, _ELSEWHERE)
         self._walk(_JOBS)  # first: they say what the runs' chains must hold
-        self._check_missing([chain for chain in self._points if chain.startswith("job:")])
+        self._check_missing([chain for chain in self._expected if chain.startswith("job:")])
         self._check_linked()
         self._walk(_RUNS)  # then: they say what their steps' chains must hold
         self._walk(_STEPS)
         self._check_rows()
-        self._check_missing(list(self._points))
+        self._check_missing(list(self._expected))
         behind, unproven = self._judge_cuts()
-        for hash_ in self._bare:
+        for hash_ in self._bare_hashes:
             self._break(_ELSEWHERE, 0, f"is nowhere: no entry has the hash {hash_}")
         return AuditResult(
             entries=self._entries,
@@ -154,8 +154,8 @@ class _Audit:
                 snapshot_seq = self._snapshot.heads.get(name, (0, ""))[0]
                 replay = self._replay(name) if sql is _RUNS else None
             self._entries += 1
-            if hash_ in self._bare:
-                self._bare.discard(hash_)
+            if hash_ in self._bare_hashes:
+                self._bare_hashes.discard(hash_)
                 self._compared += 1
             if broken:
                 continue
@@ -187,19 +187,19 @@ class _Audit:
         if not cut:
             return 0, ""
         self._compare(chain, cut.last, cut.hash)
-        points = self._points.get(chain, {})
-        for older in [point for point in points if point < cut.last]:
-            del points[older]  # the cut removed that entry
+        expected = self._expected.get(chain, {})
+        for older in [seq for seq in expected if seq < cut.last]:
+            del expected[older]  # the cut removed that entry
         return cut.last, cut.hash
 
     def _end(self, chain: str, last: int, replay: Replay | None) -> None:
         """After a chain's last entry: all expected entries must have been met, and none may follow its head."""
-        points = self._points.pop(chain, {})
+        expected = self._expected.pop(chain, {})
         if not chain or chain in self._breaks:
             return
-        if points:
-            (_, source), *_ = points[max(points)]
-            self._break(chain, last + 1, f"is missing: the chain goes on to entry {max(points)}, by {source}")
+        if expected:
+            (_, source), *_ = expected[max(expected)]
+            self._break(chain, last + 1, f"is missing: the chain goes on to entry {max(expected)}, says {source}")
         elif chain.startswith(STEPS):
             # While the run goes on, no row has this chain's head: its length cannot be checked, but its run must exist.
             run = chain.removeprefix(STEPS).partition("#")[0]
@@ -216,7 +216,7 @@ class _Audit:
             self._report(row_checks.check_run(self._tables, self._snapshot, chain, replay))
 
     def _compare(self, chain: str, seq: int, hash_: str) -> None:
-        for wanted, source in self._points.get(chain, {}).pop(seq, ()):
+        for wanted, source in self._expected.get(chain, {}).pop(seq, ()):
             if wanted != hash_:
                 self._break(chain, seq, f"is not what was written there: {source} has another hash")
             elif source is _ELSEWHERE:
@@ -302,10 +302,10 @@ class _Audit:
     def _check_missing(self, chains: list[str]) -> None:
         """Report expected chains that have no entry left, unless they were pruned."""
         for chain in chains:
-            points = self._points.pop(chain)
-            if points and not self._was_pruned(chain):
-                (_, source), *_ = points[max(points)]
-                self._break(chain, min(points), f"is missing, with its whole chain: {source} knows it")
+            expected = self._expected.pop(chain)
+            if expected and not self._was_pruned(chain):
+                (_, source), *_ = expected[max(expected)]
+                self._break(chain, min(expected), f"is missing, with its whole chain: {source} knows it")
 
     def _was_pruned(self, chain: str) -> bool:
         """Does a cut name the chain's run, and is nothing of that run left?"""
@@ -326,7 +326,7 @@ class _Audit:
                 if head.chain not in self._found and head.chain not in unproven:
                     unproven.append(head.chain)
             elif head.at >= max(cut.before for cut in cuts) + _SKEW:
-                what = f"removes entry {head.seq}, which is younger than the retention that it names: by its log line"
+                what = f"removes entry {head.seq}, which is younger than the retention that it names, says its log line"
                 self._break(head.chain, cuts[-1].seq, what)
         limit = float("-inf") if self._keep is None else self._snapshot.now - self._keep * 1000
         for chain in {head.chain for head in self._kept}:
@@ -337,7 +337,7 @@ class _Audit:
         return behind, tuple(unproven)
 
     def _expect(self, chain: str, seq: int, hash_: str, source: str) -> None:
-        self._points.setdefault(chain, {}).setdefault(seq, []).append((hash_, source))
+        self._expected.setdefault(chain, {}).setdefault(seq, []).append((hash_, source))
 
     def _break(self, chain: str, seq: int, what: str) -> None:
         self._breaks.setdefault(chain, Break(chain=chain, seq=seq, what=what))

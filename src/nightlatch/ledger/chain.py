@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _LONGEST = 65536  # characters that are kept of one fact
-_AS_IT_IS = (int, float)  # their text needs no cleaning, as that of letters and digits
+_CLEAN_TYPES = (int, float)  # the text of such values needs no cleaning, nor does text of letters and digits
 _RENAMED = {"state": "status"}  # old name of a fact → new name; old entries stay as they were hashed
 
 
@@ -22,7 +22,7 @@ def pack(facts: Mapping[str, object]) -> str:
     """One `name=text` a line. Facts that are None are left out."""
     lines = []
     for name, value in facts.items():
-        if type(value) in _AS_IT_IS or (type(value) is str and value.isalnum() and len(value) <= _LONGEST):
+        if type(value) in _CLEAN_TYPES or (type(value) is str and value.isalnum() and len(value) <= _LONGEST):
             lines.append(f"{name}={value}")
         elif value is not None:
             lines.append(f"{name}={line(clean(value))}")
@@ -44,7 +44,7 @@ def clean(value: object) -> str:
         text = str(value)
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}… ({len(text)} characters)"
-    return kept(text)
+    return storable(text)
 
 
 def was_cut(text: str) -> bool:
@@ -52,7 +52,7 @@ def was_cut(text: str) -> bool:
     return len(text) > _LONGEST
 
 
-def kept(text: str) -> str:
+def storable(text: str) -> str:
     """The text without NUL and lone surrogates, in full length."""
     if text.isascii():
         return text.replace("\0", "\\0") if "\0" in text else text

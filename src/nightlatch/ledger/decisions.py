@@ -1,5 +1,5 @@
-"""What people decide and observers find about runs. No token is needed: each is a compare-and-set on the run's status,
-recorded on the job's chain with the name of the person or machine."""
+"""What people decide and observers find about runs. No token is needed: each change is a compare-and-set on the run's
+status, recorded on the job's chain with the name of the person or machine."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def budget_of(tables: Tables, run: str, *, patience: float) -> str:
 
 
 def acknowledge(tables: Tables, run: RunRow, by: str) -> None:
-    """A person has seen the failed attempt: it needs no attention until another one fails."""
+    """Record that a person has seen the failed attempt: the run needs no attention until another attempt fails."""
     with tables.on_chain(run.job) as chain:
         chain.append(kinds.ACKNOWLEDGED, run=run.id, attempt=run.attempt, by=by)
 

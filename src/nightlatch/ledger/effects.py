@@ -1,8 +1,8 @@
-"""Effects in the ledger: each verb moves one row from the status it was seen in, and journals it on its scope's chain.
+"""Effects in the ledger: each verb moves one row from the status that its caller saw, and journals the move
+on the chain of the effect's scope.
 
 The row carries the token and the grant of the holder that began it; every holder's verb compares them where it
-writes, so that a holder that was overtaken records nothing.
-"""
+writes, so that a holder that was overtaken records nothing."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ RETURNING {EFFECT.names}
 # was noticed after the deadline moves the deadline to that moment.
 _MOVE = f"""
 UPDATE {{prefix}}effect SET status = :status, exit_code = CAST(:exit_code AS BIGINT), result = :result,
-  reason = :reason, changed = :at, deadline = CASE WHEN :over = 1 AND deadline < :at THEN :at ELSE deadline END
+  reason = :reason, changed = :at, deadline = CASE WHEN :has_ended = 1 AND deadline < :at THEN :at ELSE deadline END
 WHERE scope = :scope AND key = :key AND status = :was AND token = :token AND grant_id = :grant AND attempt = :attempt
 RETURNING {EFFECT.names}
 """
@@ -116,7 +116,7 @@ class Effects:
                 command=clean(command), input=input, deadline=at + lasting, began=at, changed=at,
             )  # fmt: skip
             rows = chain(_BEGIN, **EFFECT.by_column(begun))
-            return self._moved(chain, rows, begun, kinds.EFFECT_BEGUN, by=str(holder), command=command)
+            return self._journal_move(chain, rows, begun, kinds.EFFECT_BEGUN, by=str(holder), command=command)
 
     def finish(self, effect: Effect, status: str, *, exit_code: int | None, result: str, reason: str) -> Effect:
         """For its holder: record how the effect ended, once no process of its command is left.
@@ -131,13 +131,13 @@ class Effects:
             exit_code=exit_code,
             result=result,
             reason=reason,
-            over=True,
+            has_ended=True,
         )
 
     def reap(self, effect: Effect) -> Effect:
-        """For the lease's present holder: mark it in doubt: the holder that began it is gone, and may have acted."""
+        """For the lease's present holder: mark it in doubt. The holder that began it is gone, and may have acted."""
         why = f"its holder {effect.holder} was gone before it reported how it ended"
-        return self._move(effect, BEGUN, IN_DOUBT, kinds.EFFECT_IN_DOUBT, reason=why, over=True)
+        return self._move(effect, BEGUN, IN_DOUBT, kinds.EFFECT_IN_DOUBT, reason=why, has_ended=True)
 
     def decide(self, effect: Effect, status: str, *, by: str, result: str = "") -> Effect:
         """Record what a probe or a person found out about an effect in doubt."""
@@ -152,7 +152,7 @@ class Effects:
         with self._tables.on_chain(effect.scope) as chain:
             learned = replace(effect, began=chain.at / 1000, changed=chain.at / 1000)
             rows = chain(_LEARN, **EFFECT.by_column(learned))
-            return self._moved(chain, rows, effect, kinds.EFFECT_LEARNED, reason=effect.reason)
+            return self._journal_move(chain, rows, effect, kinds.EFFECT_LEARNED, reason=effect.reason)
 
     def _move(
         self,
@@ -165,7 +165,7 @@ class Effects:
         result: str = "",
         reason: str = "",
         by: str | None = None,
-        over: bool = False,
+        has_ended: bool = False,
     ) -> Effect:
         with self._tables.on_chain(effect.scope) as chain:
             rows = chain(
@@ -180,12 +180,12 @@ class Effects:
                 exit_code=exit_code,
                 result=clean(result),
                 reason=clean(reason),
-                over=int(over),
+                has_ended=int(has_ended),
                 at=chain.at,
             )
-            return self._moved(chain, rows, effect, kind, exit_code=exit_code, reason=reason or None, by=by)
+            return self._journal_move(chain, rows, effect, kind, exit_code=exit_code, reason=reason or None, by=by)
 
-    def _moved(
+    def _journal_move(
         self, chain: ChainTransaction, rows: list[tuple[Any, ...]], effect: Effect, kind: str, **facts: object
     ) -> Effect:
         if not rows:

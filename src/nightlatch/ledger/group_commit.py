@@ -43,9 +43,9 @@ class GroupCommit(Generic[T]):
         if call.error is not None:
             raise call.error
 
-    def alone(self) -> _Alone[T]:
-        """`with commits.alone():` what was queued before is written first, and nothing else until the block ends."""
-        return _Alone(self)
+    def exclusive(self) -> _Exclusive[T]:
+        """`with commits.exclusive():` what was queued before is written first; the rest waits until the block ends."""
+        return _Exclusive(self)
 
     def _join(self, call: _QueuedWrites[T]) -> None:
         """Return when the call is written, or when it is this thread's turn to write."""
@@ -67,7 +67,7 @@ class GroupCommit(Generic[T]):
     def _write_queued(self, mine: _QueuedWrites[T]) -> None:
         """For the thread with the turn: write what is queued, and pass the turn on. `mine` is first in the queue."""
         with self._mutex:
-            most = next((place for place, call in enumerate(self._queue) if call.alone), _MOST)
+            most = next((place for place, call in enumerate(self._queue) if call.exclusive), _MOST)
             calls = self._queue[: min(most, _MOST)]
             del self._queue[: len(calls)]
         try:
@@ -88,22 +88,22 @@ class GroupCommit(Generic[T]):
 
 
 class _QueuedWrites(Generic[T]):
-    def __init__(self, items: Sequence[T], *, alone: bool = False) -> None:
+    def __init__(self, items: Sequence[T], *, exclusive: bool = False) -> None:
         self.items = items
-        self.alone = alone
+        self.exclusive = exclusive
         self.done = False
         self.error: Exception | None = None
         self.wake = allocate_lock()  # released when the items are written, or when the caller has the turn
         self.wake.acquire()
 
 
-class _Alone(Generic[T]):
+class _Exclusive(Generic[T]):
     def __init__(self, commits: GroupCommit[T]) -> None:
         self._commits = commits
 
     def __enter__(self) -> None:
         commits = self._commits
-        commits._join(_QueuedWrites((), alone=True))  # when its turn comes, all that was queued before is written
+        commits._join(_QueuedWrites((), exclusive=True))  # when its turn comes, all that was queued before is written
         with commits._mutex:
             del commits._queue[0]
 

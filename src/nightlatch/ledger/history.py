@@ -104,7 +104,7 @@ class History:
         return tally.sums(self._tables, by, columns, job=job, since=since, until=until)
 
     def usd_by(self, *by: str, since: str, until: str = tally.NO_END) -> list[tuple[Any, ...]]:
-        """(the columns `by`, usd) of each group that used any; in no order."""
+        """(the columns `by`, usd) of each group that used any usd; in no particular order."""
         return [(*row[:-1], row[-1] / _USD) for row in self.sums(by, ("usd",), since=since, until=until)]
 
     def amounts_of_runs(self, jobs: Sequence[str], *, most: int) -> list[list[tuple[int, ...]]]:
@@ -145,7 +145,7 @@ class History:
         return self._tables.select(ENTRY, condition, **values)
 
     def chain(self, name: str, *, before: int = 1 << 62, most: int = 100) -> list[Entry]:
-        """Entries of a chain before entry `before`, the newest first. Read by key, so a long chain is as fast."""
+        """Entries of a chain before entry `before`, the newest first; as fast in a long chain as in a short one."""
         newest = "WHERE chain = :chain AND seq < :before ORDER BY seq DESC LIMIT :most"
         return self._tables.select(ENTRY, newest, chain=name, before=before, most=most)
 

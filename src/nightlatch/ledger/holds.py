@@ -1,8 +1,8 @@
 """Calls in flight: before a call is forwarded, the most that it may use is held.
 
-A call that only its run's caps bound is held by one insert: only the run's supervisor counts those. Under a cap that
-several runs share, the sum and the insert are one transaction, which locks the cap's row first: of two calls that would
-each fit into what is left, the second counts the first. A call that is settled meanwhile only lowers the sum.
+A call to which only the caps of its run apply is held by one insert: only the run's supervisor counts it. Under a cap
+that several runs share, the sum and the insert are one transaction, which locks the cap's row first: of two calls that
+would each fit into what is left, the second counts the first. A call that is settled meanwhile only lowers the sum.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 ALL_JOBS = ""  # in place of a job's name: all jobs of the ledger
-LONGEST = 3_600_000  # ms that a call may take: a hold from longer before a period does not count in it
+LONGEST = 3_600_000  # ms that a call may take: a hold made longer than this before a period does not count in it
 HELD_UNITS = ("usd", "tokens", "calls")
 FIRST_LAUNCH = 10**12  # number of the first hold for an agent's launch; calls to models have lower ones
 
@@ -49,7 +49,7 @@ HOLD = TypedTable("held", Hold)
 
 
 class _Removal(Table):
-    """A table for a guarded write that deletes the rows of these keys instead of inserting."""
+    """A table for a guarded write that deletes the rows with these keys instead of inserting rows."""
 
     def __init__(self) -> None:
         super().__init__("held", {"run": "TEXT", "attempt": "BIGINT", "call": "BIGINT"})
@@ -57,14 +57,14 @@ class _Removal(Table):
 
     def insert_behind(self, fence: str, prefix: str, *, many: bool) -> str:
         if many:
-            arrays = ", ".join(f"CAST(:{name} AS {kind}[])" for name, kind in self._typed())
+            arrays = ", ".join(f"CAST(:{name} AS {kind}[])" for name, kind in self._with_types())
             keys = f"SELECT run, attempt, call FROM {fence}, unnest({arrays}) AS given (run, attempt, call)"
         else:
-            keys = f"SELECT {', '.join(f'CAST(:{name} AS {kind})' for name, kind in self._typed())} FROM {fence}"
+            keys = f"SELECT {', '.join(f'CAST(:{name} AS {kind})' for name, kind in self._with_types())} FROM {fence}"
         return f"DELETE FROM {prefix}held WHERE (run, attempt, call) IN ({keys})"
 
 
-SETTLED = _Removal()
+SETTLED = _Removal()  # given as a table in a write: removes the holds of settled calls
 
 # Inserting a hold again changes nothing. RETURNING: a lazy write on PostgreSQL needs it.
 _PUT = f"{HOLD.put} ON CONFLICT (run, attempt, call) DO UPDATE SET at = held.at RETURNING call"
@@ -103,7 +103,7 @@ class Holds:
         self._tables = tables
 
     def put(self, hold: Hold) -> None:
-        """Hold a call under its run's caps alone. Kill -9 cannot undo it; it is on the disk with the next commit."""
+        """Hold a call under its run's caps alone. Kill -9 cannot undo it; the next commit brings it to the disk."""
         self._tables.database.write(self._tables.sql(_PUT), lazy=True, **HOLD.by_column(hold))
 
     def put_within(

@@ -1,7 +1,7 @@
 """The items of batches, each in the scope of its batch's name.
 
-Rows are written by the run's writer, in the commit that checks its token. Here they are read: a million digests, in
-pages, from the index alone.
+Rows are written by the run's writer, in the commit that checks its token. Here they are read: as there may be a
+million, their digests are read in pages, from the index alone.
 """
 
 from __future__ import annotations
@@ -130,12 +130,12 @@ class Items:
         return [(scope, status, count, key, at / 1000, reason) for scope, status, count, key, at, reason in rows]
 
     def last_change(self, scope: str, key: str) -> int:
-        """When one of the items that `resolve` would decide about last changed, in ms; -1 if there are none."""
+        """When any of the items that `resolve` would decide about last changed, in ms; -1 if there are none."""
         return int(self._tables.read(_of_key(_LAST_CHANGE, key), scope=scope, key=key)[0][0])
 
     def resolve(self, scope: str, key: str, status: str, *, reason: str, changed: int) -> list[str]:
-        """A person says what becomes of an item that is not done; with key "" of all that are in doubt or set aside.
-        Returns their keys. `changed`: `last_change` when the person decided; later changes are kept."""
+        """Record what a person decided about an item that is not done; with key "", about all in doubt or set aside.
+        Returns their keys. `changed`: `last_change` when the person decided; items that changed later are left out."""
         with self._tables.on_chain(scope) as chain:
             rows = chain(
                 _of_key(_RESOLVE, key),
@@ -153,5 +153,5 @@ class Items:
 
 
 def _of_key(sql: str, key: str) -> str:
-    """With a key, also an item that failed or was given up."""
+    """The statement for all items that need a decision; with a key, for that one, even if it failed or was given up."""
     return sql.replace("{this}", ", 'given-up', 'failed') AND key = :key" if key else ")")

@@ -1,5 +1,5 @@
-"""How far readers have read the journal: the last entry read of each job's chain. A chain's entries are read in the
-order of their commits, so nothing is missed; what happened long before a reader began is not read."""
+"""How far readers have read the journal: the last entry that each has read of each job's chain. A chain's entries
+are read in the order of their commits, so nothing is missed; what happened long before a reader began is not read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _REGISTERED = ""  # in place of a chain's name: this row says that the reader has begun
 _MOST = 2000  # entries read at once
-_RECENT = 600_000  # ms: entries this old when a reader begins, or younger, are read
+_RECENT = 600_000  # ms; a new reader begins with the entries that are younger than this
 _NEWS = """
 SELECT chain.name, COALESCE(known.seq, 0) FROM {prefix}chain AS chain
 LEFT JOIN {prefix}alert_cursor AS known ON known.reader = :reader AND known.chain = chain.name
@@ -56,14 +56,14 @@ class JournalReader:
         return [name.removeprefix("job:") for name in names if name.startswith("job:")]
 
     def unread(self, job: str, read: Read | None = None) -> list[Entry]:
-        """The next unread entries of a job's chain; they stay unread. `read`: that of a transaction, if any."""
+        """The next unread entries of a job's chain; they stay unread. `read`: a transaction to read in, if any."""
         read = read or self._tables.read
         rows = read(_CURSOR, reader=self._reader, chain=job_chain(job))
         seq = rows[0][0] if rows else 0
         return list(map(ENTRY.read, read(_ENTRIES, chain=job_chain(job), seq=seq, most=_MOST)))
 
     def move(self, job: str, seq: int, write: Read | None = None) -> None:
-        """Mark everything up to `seq` as read. `write`: that of a transaction, if any."""
+        """Mark everything up to `seq` as read. `write`: a transaction to write in, if any."""
         values = {"reader": self._reader, "chain": job_chain(job), "seq": seq}
         if write:
             write(_MOVE, **values)

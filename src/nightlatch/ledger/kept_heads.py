@@ -20,7 +20,7 @@ class KeptHead:
 
 
 def parse_kept(text: str) -> KeptHead:
-    """A head, or a log line that has one."""
+    """Parse a head, or a log line that contains one."""
     words = dict(word.split("=", 1) for word in text.split() if word.startswith(("head=", "ts=")))
     chain, seq, hash_ = parse_head(words.get("head", text))
     return KeptHead(chain=chain, seq=seq, hash=hash_, at=_moment(words.get("ts", "")))

@@ -162,7 +162,7 @@ RETRIED = EntryKind("retried", "{by} allowed another attempt", job=f"{_DECIDED} 
 HELD = EntryKind("held", "it waits for an approval, and is not begun before", job=f"{_DECIDED} held")
 APPROVED = EntryKind("approved", "{by} approved it", job=f"{_DECIDED} approved")
 NOT_ALLOWED = EntryKind(
-    "not-allowed", "refused: a run asked for `nightlatch {what}`, which only a person may", job="what run by"
+    "not-allowed", "refused: a run asked for `nightlatch {what}`, which only a person may use", job="what run by"
 )
 ACKNOWLEDGED = EntryKind("acknowledged", "{by} has seen it", job="run attempt by")
 NEEDS_ATTENTION = EntryKind("needs-attention", "needs your attention: {reason}", job=_DECIDED)

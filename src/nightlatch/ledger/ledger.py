@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .writer import Writer
 
 _MOMENT = 2.0  # seconds that a supervisor waits for the database to answer
-_SHORT = 4  # the fewest characters of its id that may name a run
+_SHORT = 4  # the fewest characters of an id that may name its run
 _NEWEST = f"{RUN.select} WHERE job = :job AND parent = '' ORDER BY changed DESC, id LIMIT 1"
 _OF_KIND = "WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT :most"
 _COUNT = "UPDATE {prefix}run SET uncounted = '' WHERE id = :id"
@@ -74,8 +74,8 @@ class Ledger:
         """The run of (job, key): a new one, pending, or the existing one.
 
         An existing run that ended without success becomes pending again, for its next attempt; with `again` also
-        one that succeeded. All others are returned unchanged. `new`: the caller has just looked and found none. `lazy`:
-        a new run need not be on the disk yet, since the caller seals it next.
+        one that succeeded. All others are returned unchanged. `new`: the caller has just looked and found no run.
+        `lazy`: a new run need not be on the disk yet, since the caller seals it next.
         """
         return opening.open_run(
             self._tables, job, key, slot=slot, command=command, definition=definition, host=host, again=again, new=new,
@@ -173,7 +173,7 @@ class Ledger:
             parts = [where(by, *within, f"parent {sign} ''") for sign in ("=", "<>")]
         elif status:
             parts = [where(by, *within)]
-        else:  # a few of each status are read in vain: only their ids
+        else:  # of each status more runs are read than are returned, but only their ids
             ids = newest_runs("id, changed", of_any_status(*within))
             parts = [where((), f"id IN (SELECT id FROM ({ids}) AS newest)")]
         return map(RUN.read, self._tables.read(newest_runs(RUN.names, parts), **which, **times, most=limit))
@@ -220,10 +220,10 @@ class Ledger:
         return {"day": day, "month": day[:7]}
 
     def used_by_attempt(self, run: RunRow, unit: str, period: str) -> float | None:
-        """What the newest attempt of a run has used in the current period; None: all, since it began in it."""
+        """What the newest attempt of a run has used in the current period; None: all of it, as it began within it."""
         from . import tally
 
-        return tally.own(self._tables, run, unit, period)
+        return tally.used_by_attempt(self._tables, run, unit, period)
 
     def request_cancel(self, run_id: str, by: str, *, state: str = "") -> RunRow:
         """Ask for a run's end. One that is not running is cancelled at once; a running one's holder finds the request.
@@ -289,7 +289,7 @@ class Ledger:
         return decisions.end(self._tables, run, reason, by, person=person)
 
     def attention(self, run_id: str, reason: str, by: str) -> RunRow:
-        """A run that cannot begin needs a person: a gate cannot be sealed, or the store has lost what it knew."""
+        """Record that a run needs a person: a gate cannot be sealed, or the store has lost what it knew."""
         return self._decided(run_id, lambda run: decisions.attention(self._tables, run, reason, by))
 
     def note(self, job: str, kind: str, /, **facts: object) -> str:
@@ -302,7 +302,7 @@ class Ledger:
         return self._last(job_chain(job), kind)
 
     def tries(self, run: RunRow) -> int:
-        """How many tries of a waiting run were made, 0 of any other; a person's `retry` starts the count again."""
+        """How many tries of a waiting run were made, 0 for any other run; a person's `retry` starts the count again."""
         ended = self._last(run.id, kinds.ENDED) if run.status == statuses.WAITING else None
         return int(ended.facts.get("tries", 1)) if ended else 0
 

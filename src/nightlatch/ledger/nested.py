@@ -48,13 +48,13 @@ _OUTER = "id = :fence AND token = :token AND grant_id = :grant AND status = 'run
 _SEEN = """
 AND EXISTS (SELECT 1 FROM {prefix}run WHERE id = :id# AND head = :head# AND status = :status# AND attempt = :attempt#
             {share})"""
-# The index is how many of the runs existed before.
+# The index is how many of the runs in the commit already had a row.
 _CONDITIONS = [
     _OUTER + "".join(_SEEN.replace("#", str(number)) for number in range(seen)) + " {share}" for seen in range(MOST + 1)
 ]
 _GUARDS = [f"SELECT id FROM {{prefix}}run WHERE {condition}" for condition in _CONDITIONS]
 # The chain is locked before the runs, as everywhere: the runs are checked once the chain's row, `held`, is locked. (A
-# condition that did not name `held` would be checked before.)
+# condition that did not name `held` would be checked before that.)
 _ADVANCES = [
     "UPDATE {prefix}chain SET seq = :seq, head = :head "
     "FROM (SELECT name AS held FROM {prefix}chain WHERE name = :chain AND head = :was {lock}) AS first "
@@ -107,10 +107,10 @@ class NestedLedger:
                 self._judge(write)
             self._seq, self._head = self._chain_head()  # only the job's chain has changed: another process wrote to it
         for write in writes:
-            write.of.note_commit(write)
+            write.nested.note_commit(write)
 
     def _write(self, writes: Sequence[PendingWrite], lazy: bool) -> bool:
-        """False, and nothing written, if a run or the job's chain has changed."""
+        """Returns False, and has written nothing, if a run or the job's chain has changed."""
         seq, head, rows, journal, attempts = self._seq, self._head, [], [], []
         ended: list[Tally] = []
         for write in writes:
@@ -135,7 +135,7 @@ class NestedLedger:
         for number, write in enumerate(seen):
             was = {"head": write.was.head, "status": write.was.status, "attempt": write.was.attempt}
             values |= {f"{word}{number}": what for word, what in {"id": write.run.id, **was}.items()}
-        counted = list(map(TALLY.row, tally.together(ended)))
+        counted = list(map(TALLY.row, tally.merged_by_key(ended)))
         tables = ((_ROW, rows), (ATTEMPT, list(map(ATTEMPT.row, attempts))), (ENTRY, journal), (TALLY, counted))
         inserts = [(table, new) for table, new in tables if new]
         guard = (_GUARDS if seq == self._seq else _ADVANCES)[len(seen)]
@@ -145,7 +145,7 @@ class NestedLedger:
         return hit
 
     def _is_written(self, writes: Sequence[PendingWrite]) -> bool:
-        """Is the last entry of each in the journal? A commit is there as a whole, or not at all."""
+        """Is the last entry of each write in the journal? A commit is there as a whole, or not at all."""
         last = (dict(zip(ENTRY.columns, write.journal[-1], strict=True)) for write in writes)
         return all(
             self._tables.read(_EXISTS, chain=entry["chain"], seq=entry["seq"], hash=entry["hash"]) for entry in last
@@ -154,7 +154,7 @@ class NestedLedger:
     def _has_begun(self, writes: Sequence[PendingWrite]) -> bool:
         """Was a beginning written after all, though the reply was lost? Then it is not written again."""
         found = False
-        for nested in (write.of for write in writes if write.of.unwritten):
+        for nested in (write.nested for write in writes if write.nested.unwritten):
             now = self._found(nested.run)
             if now and (now.head, now.token, now.grant) == (nested.run.head, nested.run.token, nested.run.grant):
                 nested.unwritten, found = None, True
@@ -164,7 +164,7 @@ class NestedLedger:
         """Has a person opened a run for the same key before ours was written? It waits for the lease, which we have, so
         it is begun instead of ours."""
         found = False
-        for nested in (write.of for write in writes if not write.was.head):
+        for nested in (write.nested for write in writes if not write.was.head):
             other = find(self._tables, nested.run.job, nested.run.key)
             if other is None or other.id == nested.run.id:
                 continue
@@ -205,8 +205,8 @@ class NestedLedger:
 class PendingWrite:
     """What is to be written for a nested run: its row as it will be, its entries and attempts."""
 
-    def __init__(self, of: NestedRun, run: RunRow, was: RunRow, at: int) -> None:
-        self.of, self.run, self.at = of, run, at
+    def __init__(self, nested: NestedRun, run: RunRow, was: RunRow, at: int) -> None:
+        self.nested, self.run, self.at = nested, run, at
         self.was = was  # the row as it was last seen
         self.again: Callable[[], PendingWrite] = lambda: self  # composes this write anew, from the run as it is now
         self.links: list[tuple[str, dict[str, object]]] = []  # on the job's chain: kind, facts
@@ -223,7 +223,7 @@ class NestedRun:
         self.begin_as(seen)
 
     def begin_as(self, seen: RunRow) -> None:
-        """The next attempt of the run that was found; nothing of it is written yet."""
+        """Compose the next attempt of the run `seen`; nothing of it is written yet."""
         tables, outer, holder, at = self._tables, self._outer, self._holder, self._at
         entries = RunEntries(seen, at)
         fresh, self.lost = not seen.head, seen.status == statuses.RUNNING

@@ -1,4 +1,4 @@
-"""Opening the run of a job and a key: created, or pending again. If several processes try at once, one succeeds."""
+"""Opening the run of a job and a key: it is new, or pending again. If several processes try at once, one succeeds."""
 
 from __future__ import annotations
 

@@ -23,20 +23,21 @@ if TYPE_CHECKING:
 
 READER = "alerts"
 WAITS, SENT, UNDELIVERED = "waits", "sent", "undelivered"  # statuses of a message
-_AHEAD = 300_000  # ms; no pause or claim is longer: a time further ahead is from before the clock was set back
+# ms. No pause or claim is longer. A time further ahead was written before the clock was set back, and is ignored.
+_LONGEST_WAIT = 300_000
 _MOST = 2000  # alerts in one message
 
 
 @value(frozen=True, kw_only=True)
 class Problem:
-    """What is wrong with a job. `subject`: what the problem is about: its runs, an effect, an absence."""
+    """What is wrong with a job. `subject`: what the problem is about, such as its runs, an effect or an absence."""
 
     job: str
     subject: str
     rule: str
     run: str = ""
     since: float
-    count: int = 1  # how often in a row
+    count: int = 1  # how often in a row it was found
     reported: float = 0.0  # when it was last reported; 0: not yet
 
 
@@ -78,17 +79,17 @@ ALERT = TypedTable("alert", Alert, "ON CONFLICT (id, transport) DO NOTHING")
 MESSAGE = TypedTable("alert_message", Message)
 
 _RESOLVE = "DELETE FROM {prefix}alert_problem WHERE job = :job AND subject = :subject"
-_ROUTE = """
+_LAST_MESSAGE = """
 INSERT INTO {prefix}alert_route (transport, last, count) VALUES (:transport, 0, 0)
 ON CONFLICT (transport) DO UPDATE SET last = alert_route.last RETURNING last, count, {wall}
 """
 _PENDING = f"{ALERT.select} WHERE message = '' AND transport = :transport ORDER BY at LIMIT :most"
-_ADDRESS = "UPDATE {prefix}alert SET message = :message WHERE id = :id AND transport = :transport"
-_ROUTED = "UPDATE {prefix}alert_route SET last = :last, count = :count WHERE transport = :transport"
+_PUT_INTO_MESSAGE = "UPDATE {prefix}alert SET message = :message WHERE id = :id AND transport = :transport"
+_NOTE_LAST_MESSAGE = "UPDATE {prefix}alert_route SET last = :last, count = :count WHERE transport = :transport"
 _CLAIM = f"""
 UPDATE {{prefix}}alert_message SET claim = :claim, claim_until = {{wall}} + :seconds, tries = tries + 1
-WHERE id = :id AND status = 'waits' AND (due <= {{wall}} OR due > {{wall}} + {_AHEAD})
-  AND (claim_until <= {{wall}} OR claim_until > {{wall}} + {_AHEAD}) RETURNING {MESSAGE.names}
+WHERE id = :id AND status = 'waits' AND (due <= {{wall}} OR due > {{wall}} + {_LONGEST_WAIT})
+  AND (claim_until <= {{wall}} OR claim_until > {{wall}} + {_LONGEST_WAIT}) RETURNING {MESSAGE.names}
 """
 _SETTLE = """
 UPDATE {prefix}alert_message SET status = :status, due = {wall} + :pause, claim_until = 0, claim = '',
@@ -103,7 +104,7 @@ class Outbox:
         self.reader = JournalReader(tables, READER)  # of the journal, for all processes together
 
     def read(self, job: str, judge: Callable[[list[Entry], dict[str, Problem]], Judged]) -> int:
-        """Judge a job's new entries, together with what is wrong with the job; returns how many there were."""
+        """Judge a job's new entries, together with what is wrong with the job; returns how many entries there were."""
         with self._tables.on_chain(job) as chain:
             entries = self.reader.unread(job, chain)
             if entries:
@@ -127,26 +128,26 @@ class Outbox:
                 execute(self._tables.sql(ALERT.put), **ALERT.by_column(alert))
 
     def compose(self, transport: str, ready: Callable[[list[Alert], float, int, float], bool]) -> str:
-        """Put what waits for a transport into one message, if `ready` says so of (alerts, time of the message before,
-        its number of alerts, time); returns the message's id, or ""."""
+        """Put what waits for a transport into one message if `ready(alerts, time of the previous message, number of
+        alerts in that message, now)`; returns the message's id, or ""."""
         if not self._tables.read(_PENDING, transport=transport, most=1):
             return ""
         with self._tables.database.transaction() as execute:
             sql = self._tables.sql
-            ((last, count, now),) = execute(sql(_ROUTE), transport=transport)
+            ((last, count, now),) = execute(sql(_LAST_MESSAGE), transport=transport)
             alerts = list(map(ALERT.read, execute(sql(_PENDING), transport=transport, most=_MOST)))
             if not alerts or not ready(alerts, last / 1000, count, now / 1000):
                 return ""
             message = sha256("\n".join([transport, *sorted(alert.id for alert in alerts)]).encode()).hexdigest()[:32]
             for alert in alerts:
-                execute(sql(_ADDRESS), message=message, id=alert.id, transport=transport)
+                execute(sql(_PUT_INTO_MESSAGE), message=message, id=alert.id, transport=transport)
             made = Message(id=message, transport=transport, made=now / 1000, due=now / 1000, changed=now / 1000)
             execute(sql(MESSAGE.put), **MESSAGE.by_column(made))
-            execute(sql(_ROUTED), transport=transport, last=now, count=len(alerts))
+            execute(sql(_NOTE_LAST_MESSAGE), transport=transport, last=now, count=len(alerts))
         return message
 
     def waiting(self) -> list[Message]:
-        """The oldest message of each transport that is not sent: they are sent in order, so that no job is reported
+        """The oldest unsent message of each transport: messages are sent in order, so that no job is reported
         as recovered before it was reported as failed."""
         first: dict[str, Message] = {}
         for message in self._tables.select(MESSAGE, "WHERE status = 'waits' ORDER BY transport, made, id"):

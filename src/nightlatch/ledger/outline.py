@@ -1,5 +1,5 @@
 """A run's chain in outline: its beginning, the beginning of each of its last attempts, and its end. That shows what it
-was started with, its bounds, how far it is and how it ended; so 100,000 entries are read as fast as a few."""
+was started with, its bounds, how far it is and how it ended; so 100,000 entries take hardly longer than a few."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .records import ENTRY, Entry
 from .tables import Tables
 
 BEGIN, END = 60, 140  # entries
-_ATTEMPTS, _EACH = 3, 30  # the last attempts, and entries of each
+_ATTEMPTS, _PER_ATTEMPT = 3, 30  # how many of the last attempts, and how many entries of each
 
 _FROM = "WHERE chain = :chain AND seq >= :seq ORDER BY seq LIMIT :most"
 _LAST = "WHERE chain = :chain ORDER BY seq DESC LIMIT :most"
@@ -27,7 +27,7 @@ def outline(tables: Tables, chain: str) -> list[Entry]:
         found |= begin
         if max(begin) < end - 1:
             for (at,) in tables.read(_STARTED, run=chain, most=_ATTEMPTS):
-                found |= part(_FROM, seq=_first_at(tables, chain, at, 0, end), most=_EACH)
+                found |= part(_FROM, seq=_first_at(tables, chain, at, 0, end), most=_PER_ATTEMPT)
     return [found[seq] for seq in sorted(found)]
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     Done = Callable[[str, str], bool]  # (job, key) → does the store say that it is done?
 
-_MOST = 500  # runs in one transaction: writers wait no longer than that takes
+_MOST = 500  # runs in one transaction, for which other writers have to wait
 _MONTH = 32 * 86_400_000  # ms; usage is kept at least this long, for caps per month
 
 _ENDED = ", ".join(f"'{status}'" for status in statuses.TERMINAL)
@@ -72,11 +72,11 @@ def prune(tables: Tables, keep: float, by: str, within: float, done: Done) -> Pr
     """Remove runs that ended over `keep` seconds ago, old entries of jobs' chains, and old slot records.
 
     After about `within` seconds the rest is left for the next time. A run stays if it is the only record that its work
-    must not be done again (it succeeded, and died before its key was marked `done` in the store), or of what it may
-    have published before it failed.
+    must not be done again (it succeeded, and its holder died before the key was `done` in the store), or of what it
+    may have published before it failed.
     """
-    today, started = tables.now(), clock.now()
-    before = today - round(keep * 1000)
+    now, started = tables.now(), clock.now()
+    before = now - round(keep * 1000)
     runs: list[str] = []
     entries = 0
     for (job,) in tables.read(_JOBS, before=before):
@@ -96,7 +96,7 @@ def prune(tables: Tables, keep: float, by: str, within: float, done: Done) -> Pr
             entries += cut
             after = page[-1][0] if len(page) == _MOST else None
     with tables.database.transaction() as execute:
-        execute(tables.sql("DELETE FROM {prefix}usage WHERE at < :before"), before=min(before, today - _MONTH))
+        execute(tables.sql("DELETE FROM {prefix}usage WHERE at < :before"), before=min(before, now - _MONTH))
         execute(tables.sql("DELETE FROM {prefix}refused_start WHERE last < :before"), before=before)
     slots = 0
     for (job,) in tables.read(_JOBS_WITH_SLOTS, before=before):
@@ -148,14 +148,14 @@ def _remove(tables: Tables, job: str, ended: list[str], before: int, by: str) ->
             seq, hash_ = last[0]
             entries += len(chain(_CUT, chain=chain_name, seq=seq))
             facts |= {"seq": seq, "hash": hash_}
-            # A run that stays though its link is removed is linked in a cut instead; as many in each cut as fit.
-            stay = [
+            # A run that stays though its link is removed is linked in a cut instead, up to `_MOST` runs in each cut.
+            staying = [
                 f"{run}:{at}:{head}:{status}"
                 for run, at, head, status, anchor in chain(_STAYING, job=job, before=before + _SLACK)
                 if 0 < _place(anchor) <= seq
             ]
-            for first in range(0, len(stay), _MOST):
-                links = " ".join(stay[first : first + _MOST])
+            for first in range(0, len(staying), _MOST):
+                links = " ".join(staying[first : first + _MOST])
                 chain.append(kinds.CUT, runs="", by=by, before=before, links=links)
         chain.append(kinds.CUT, **facts)
     return gone, entries

@@ -25,7 +25,7 @@ class Usage(Amounts):
 
 @value(frozen=True, kw_only=True)
 class RunRow:
-    """One piece of work for a key. The same key comes back to the same run; each try is an attempt."""
+    """One piece of work for a key. A job and a key always mean the same run; each try of it is an attempt."""
 
     id: str
     job: str
@@ -48,8 +48,8 @@ class RunRow:
     ended: float | None = None
     due: float | None = None  # when a waiting run's next attempt may start
     elapsed: float = 0.0  # seconds that the newest ended attempt took
-    done: int = 0  # progress: so many
-    total: int = 0  # of so many; 0: unknown
+    done: int = 0  # progress: how many are done
+    total: int = 0  # out of how many; 0: unknown
     message: str = ""
     usage: Amounts = Amounts()
     seq: int = 0  # of its newest journal entry
@@ -130,8 +130,8 @@ USED = TypedTable("usage", Used)
 
 
 def newest_runs(columns: str, parts: Iterable[str]) -> str:
-    """SQL for the `:most` newest runs that one of these WHERE clauses selects; each clause is answered in order by an
-    index. `columns` has id and changed."""
+    """SQL for the `:most` newest runs that one of these WHERE clauses selects; for each clause an index has the runs
+    in order. `columns` has id and changed."""
     some = [
         f"SELECT * FROM (SELECT {columns} FROM {{prefix}}run{part} ORDER BY changed DESC, id LIMIT :most) AS part"
         for part in parts
@@ -140,6 +140,6 @@ def newest_runs(columns: str, parts: Iterable[str]) -> str:
 
 
 def of_any_status(*conditions: str) -> list[str]:
-    """WHERE clauses for all runs: no index has them in the order of their changes without regard to their status, since
-    every start and end of a run would have to write to it."""
+    """WHERE clauses for all runs, one for each status: no index has all runs in the order of their changes, since every
+    start and end of a run would have to write to it."""
     return [where((), f"status = '{status}'", *conditions) for status in statuses.ALL]

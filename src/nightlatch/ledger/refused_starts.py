@@ -6,8 +6,8 @@ from ..core.value import value
 from .tables import Tables
 from .typed_table import TypedTable
 
-HELD, BUDGET = "held", "budget"  # causes: the lease is held, or the next try is not due; the budget is spent
-_APART = 86_400_000  # ms; after so long without a refusal the record begins anew
+HELD, BUDGET = "held", "budget"  # causes. HELD: the lease is held, or the next try is not due; BUDGET: it is spent
+_MOST_APART = 86_400_000  # ms without a refusal, after which the next one begins a new count
 _MOST = 200  # records
 
 
@@ -25,8 +25,8 @@ _RECORD = TypedTable(
     "refused_start",
     RefusedStart,
     f"""ON CONFLICT (job, cause) DO UPDATE SET reason = excluded.reason, last = excluded.last,
-  first = CASE WHEN excluded.last - refused_start.last > {_APART} THEN excluded.first ELSE refused_start.first END,
-  count = CASE WHEN excluded.last - refused_start.last > {_APART} THEN 1 ELSE refused_start.count + 1 END""",
+  first = CASE WHEN excluded.last - refused_start.last > {_MOST_APART} THEN excluded.first ELSE refused_start.first END,
+  count = CASE WHEN excluded.last - refused_start.last > {_MOST_APART} THEN 1 ELSE refused_start.count + 1 END""",
 )
 
 

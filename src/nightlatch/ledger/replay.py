@@ -1,7 +1,7 @@
 """What the journal says about a run: the row, the attempts and the usage that follow from its entries.
 
 A run's own chain has its attempts; what people decide is on its job's chain, with the number of the run's last entry
-before it. Where retention has removed a decision, columns that only it determines are left out, and not checked.
+before the decision. Where retention has removed a decision, columns that only it determines are not checked.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..core import statuses
 from ..core.units import UNITS
 from . import kinds
 from .chain import unpack
-from .sealing import LEFT
+from .sealing import HOLDER_GONE
 from .typed_table import counts
 
 _OPENING = ("job", "key", "slot", "command", "definition", "host", "parent")
@@ -25,7 +25,7 @@ class Links:
     """What a job's chain says about one of its runs."""
 
     def __init__(self) -> None:
-        self.changes: list[tuple[int, int, dict[str, str]]] = []  # decided: (the run's last entry before, when, facts)
+        self.changes: list[tuple[int, int, dict[str, str]]] = []  # decisions: (the run's last entry then, time, facts)
         self.anchor = ""
         self.at = 0  # when the run was last linked
         self.whole = False  # no link is missing, from the run's opening on
@@ -38,7 +38,7 @@ class Links:
             self.changes.append((seq, at, facts))
 
     def carry(self, at: int, seq: int, status: str) -> None:
-        """A cut has removed the run's links, and records its last status."""
+        """Note that a cut has removed the run's links, and that it names the run's last status."""
         self.at, self.whole = at, False
         self.changes.append((seq, at, {"carried": status}))
 
@@ -71,13 +71,13 @@ class Replay:
 
     def _start(self, seq: int, at: int, facts: dict[str, str]) -> None:
         number, token = int(facts["attempt"]), int(facts["token"])
-        same = {"token": token, "grant_id": facts["grant"], "holder": facts["holder"]}
-        self.row |= same | {name: facts[name] for name in ("command", "definition", "host") if name in facts}
+        grant = {"token": token, "grant_id": facts["grant"], "holder": facts["holder"]}
+        self.row |= grant | {name: facts[name] for name in ("command", "definition", "host") if name in facts}
         self.row |= {"status": statuses.RUNNING, "attempt": number, "changed": at, "started": at}
         self.row |= dict.fromkeys(("ended", "due", "exit_code")) | dict.fromkeys(("done", "total"), 0)
         self.row |= {"reason": "", "message": ""}
         before = self.attempts.get(number)  # the same grant with a raised token is the same attempt
-        self.attempts[number] = same | {
+        self.attempts[number] = grant | {
             "status": statuses.RUNNING, "exit_code": None, "reason": "", "ended": None, "elapsed": 0,
             "started": before["started"] if before else at,
         }  # fmt: skip
@@ -85,10 +85,10 @@ class Replay:
     def _lose(self, seq: int, at: int, facts: dict[str, str]) -> None:
         number = int(facts["attempt"])
         started = self.attempts[number]["started"]
-        self.attempts[number] |= {"status": statuses.LOST, "reason": LEFT, "ended": at, "elapsed": at - started}
+        self.attempts[number] |= {"status": statuses.LOST, "reason": HOLDER_GONE, "ended": at, "elapsed": at - started}
         if "status" in facts:  # no attempt follows
             self.row |= {"status": facts["status"], "token": int(facts["by_token"]), "changed": at, "ended": at}
-            self.row["reason"] = f"attempt {number} was lost: {LEFT}"
+            self.row["reason"] = f"attempt {number} was lost: {HOLDER_GONE}"
             if "by_grant" in facts:
                 self.row["grant_id"] = facts["by_grant"]
 

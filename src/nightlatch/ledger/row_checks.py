@@ -17,7 +17,7 @@ from .snapshot import Snapshot
 from .tables import Tables
 from .tally import BUCKET
 
-Wrong = Iterator[tuple[str, str]]
+Mismatches = Iterator[tuple[str, str]]
 
 _USAGE = f"SELECT seq, job, at, {', '.join(UNITS)} FROM {{prefix}}usage WHERE run = :run AND seq <= :seq"
 _MONTH = 31 * 86_400_000  # ms; older usage may have been pruned
@@ -39,7 +39,7 @@ _PAGE = 5000
 _DIFFERS = "is not what its journal says"
 
 
-def check_run(tables: Tables, snapshot: Snapshot, run: str, replay: Replay) -> Wrong:
+def check_run(tables: Tables, snapshot: Snapshot, run: str, replay: Replay) -> Mismatches:
     """The run's row, its attempts and its usage."""
     row, attempts = snapshot.runs[run], snapshot.attempts.get(run, {})
     yield from _differs(run, "its row", row, replay.row)
@@ -63,7 +63,7 @@ def check_run(tables: Tables, snapshot: Snapshot, run: str, replay: Replay) -> W
             yield run, f"{_DIFFERS}: the usage of entry {seq} has no row"
 
 
-def check_tally(tables: Tables) -> Wrong:
+def check_tally(tables: Tables) -> Mismatches:
     """On each day the tally must not have less than ended attempts have used: caps are counted by it."""
     days: dict[tuple[str, str], list[int]] = {}
     for job, bucket, *parts in tables.read(_ENDED_USAGE, bucket=BUCKET, since=tables.now() - _MONTH):
@@ -75,11 +75,11 @@ def check_tally(tables: Tables) -> Wrong:
         counted = dict(zip(UNITS, tallied.get((job, day), [0] * len(used)), strict=True))
         for unit, wanted in zip(UNITS, used, strict=True):
             if counted[unit] < wanted:
-                yield f"the tally of {job} on {day}", f"has {unit} = {counted[unit]}, by its usage {wanted}"
+                yield f"the tally of {job} on {day}", f"has {unit} = {counted[unit]}, but its usage is {wanted}"
 
 
-def check_effects(snapshot: Snapshot, journal: dict[tuple[str, str], dict[str, Any]], cut: set[str]) -> Wrong:
-    """`journal` has the last entry of each effect; entries of scopes in `cut` may have been removed."""
+def check_effects(snapshot: Snapshot, journal: dict[tuple[str, str], dict[str, Any]], cut: set[str]) -> Mismatches:
+    """`journal` has what each effect's last entry says; entries of scopes in `cut` may have been removed."""
     for (scope, key), expected in journal.items():
         row = snapshot.effects.get((scope, key))
         if row:
@@ -121,28 +121,28 @@ class ItemChecks:
             if status == DONE:
                 self._done[hash((scope, key))] = f"the item {key} of {scope}"
 
-    def check(self, tables: Tables, snapshot: Snapshot, broken: set[str]) -> Wrong:
+    def check(self, tables: Tables, snapshot: Snapshot, broken: set[str]) -> Mismatches:
         missing = dict(self._done)
         for scope, _, key, status, run in tables.in_pages(_ITEMS, _PAGE, {"scope": "", "digest": ""}):
             name = f"the item {key} of {scope}"
             missing.pop(hash((scope, key)), None)
             if status != DONE and hash((scope, key)) in self._done:
-                yield name, f"is {status} by its row, and done by the journal"
+                yield name, f"is {status} in its row, but done in the journal"
             elif run in snapshot.runs and run not in broken and not self._cut_short & {run, scope}:
                 recorded = self._recorded.get(hash((scope, run, key)), set()) | self._recorded.get(
                     hash((scope, "", key)), set()
                 )
                 if status not in recorded and tables.read(_SEQ, run=run) == [(snapshot.heads[run][0],)]:
-                    yield name, f"is {status} by its row, which is in no entry of the journal"
+                    yield name, f"is {status} in its row, but in no entry of the journal"
         for name in missing.values():
-            yield name, "is done by the journal, and has no row"
+            yield name, "is done in the journal, but has no row"
 
 
-def _differs(name: str, what: str, row: dict[str, Any], journal: dict[str, Any]) -> Wrong:
+def _differs(name: str, what: str, row: dict[str, Any], journal: dict[str, Any]) -> Mismatches:
     for column, wanted in journal.items():
         stored = _holder(row[column]) if column == "holder" else row[column]
         if stored != wanted:
-            yield name, f"{_DIFFERS}: {what} has {column} = {stored!r}, by the journal {wanted!r}"
+            yield name, f"{_DIFFERS}: {what} has {column} = {stored!r}, but the journal has {wanted!r}"
 
 
 def _holder(text: str) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from .tables import Tables
 
-    # From (seq, head): the next seq and head, and a function that writes them, or returns False if the fence refuses.
+    # (seq, head) → the next seq and head, and a function that writes them; it returns False if the fence refuses.
     Compose = Callable[[int, str], tuple[int, str, Callable[[], bool]]]
 
 # Condition for advancing the run's row. A person's decision leaves the head alone, so it disturbs no writer.
@@ -28,7 +28,7 @@ class RunFence:
     def __init__(self, tables: Tables, run: RunRow, skew: float) -> None:
         self._tables, self._run, self.skew = tables, run, skew
         self.seq, self.head = run.seq, run.head
-        self._unsure: dict[str, int] = {}  # heads whose commit was never confirmed → seq
+        self._unconfirmed: dict[str, int] = {}  # heads whose commit was never confirmed → seq
         self.landed: set[str] = set()  # those of them that were found in the run's row
 
     def values(self) -> dict[str, object]:
@@ -56,17 +56,17 @@ class RunFence:
             try:
                 written = write()
             except StoreUnreachable:
-                self._unsure[head] = seq
+                self._unconfirmed[head] = seq
                 found = self.current_head(self.look())
                 written = found == head  # only the reply may have been lost
-                if not written and not self._taken(found):
+                if not written and not self._has_gone_on(found):
                     raise
             except BaseException:
-                self._unsure[head] = seq
+                self._unconfirmed[head] = seq
                 raise
             if written:
                 self.seq, self.head = seq, head
-                self._unsure.clear()
+                self._unconfirmed.clear()
                 return
             # One of our unconfirmed writes may have landed late; otherwise these calls raise.
             self._go_on(self.check())
@@ -75,13 +75,13 @@ class RunFence:
         """The present head of the chain that this fence advances."""
         return run.head
 
-    def _taken(self, found: str) -> bool:
+    def _has_gone_on(self, found: str) -> bool:
         """Has the chain gone on? Then an unconfirmed write has landed, or can no longer land."""
         return False
 
     def was_mine(self, run: RunRow) -> bool:
         """Was the run's present head written by this fence, in a write whose reply was lost?"""
-        return run.head in self._unsure
+        return run.head in self._unconfirmed
 
     def check(self) -> RunRow:
         """The run, if this is still its writer; raises StaleToken or RunEnded."""
@@ -93,10 +93,10 @@ class RunFence:
         return run
 
     def _go_on(self, run: RunRow) -> None:
-        if run.head not in self._unsure:
+        if run.head not in self._unconfirmed:
             raise StaleToken(
                 f"another process writes {title(run)} with the same grant (token {run.token}), and a run has one "
                 f"writer. Nothing was written; stop this one"
             )
         self.landed.add(run.head)
-        self.seq, self.head = self._unsure.pop(run.head), run.head
+        self.seq, self.head = self._unconfirmed.pop(run.head), run.head

@@ -42,7 +42,7 @@ WHERE run = :run AND attempt = :attempt
 """
 
 NO_FACTS: Mapping[str, str] = {}
-LEFT = "its holder is gone"
+HOLDER_GONE = "its holder is gone"
 
 
 def judge(store: str, run: RunRow, token: int, grant: str) -> None:
@@ -109,7 +109,7 @@ def reap(tables: Tables, run: RunRow, token: int, grant: str, status: str) -> Ru
             "seq": entries.seq,
             "head": entries.head,
             "at": chain.at,
-            "reason": f"attempt {run.attempt} was lost: {LEFT}",
+            "reason": f"attempt {run.attempt} was lost: {HOLDER_GONE}",
         }
         if not chain(_REAP, **values):
             return None
@@ -118,7 +118,7 @@ def reap(tables: Tables, run: RunRow, token: int, grant: str, status: str) -> Ru
 
 
 def _close_lost(tables: Tables, chain: ChainTransaction, run: RunRow, entries: RunEntries, *, run_ended: bool) -> None:
-    chain.later(_LOSE, run=run.id, attempt=run.attempt, reason=LEFT, at=chain.at)
+    chain.later(_LOSE, run=run.id, attempt=run.attempt, reason=HOLDER_GONE, at=chain.at)
     elapsed = chain.at / 1000 - (run.started or 0.0)
     from . import tally
 
@@ -176,7 +176,7 @@ class RunEntries:
 
 def lost_attempt(run: RunRow, at: int) -> Attempt:
     """The newest attempt of a run, ended because its holder is gone."""
-    return ended_attempt(run, statuses.LOST, None, LEFT, at, at / 1000 - (run.started or 0.0))
+    return ended_attempt(run, statuses.LOST, None, HOLDER_GONE, at, at / 1000 - (run.started or 0.0))
 
 
 def ended_attempt(run: RunRow, status: str, exit_code: int | None, reason: str, at: int, elapsed: float) -> Attempt:

@@ -1,6 +1,6 @@
-"""What became of slots, as ranges by (job, first). A job's row in the store holds its newest records; the machine that
-moves the row on inserts them here first. No transaction spans store and ledger, so this may happen twice: inserting a
-record again changes nothing."""
+"""What became of slots: a record for each range of them, by job and first slot. A job's row in the store holds its
+newest records; the machine that moves the row on inserts them here first. No transaction spans store and ledger, so
+this may happen twice: inserting a record again changes nothing."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Slots:
 
     def put(self, records: Iterable[tuple[str, SlotRecord]], *, lazy: bool = False) -> None:
         """Insert records that are not there yet, each with its job, in one transaction. `lazy`: they need not be on the
-        disk yet; the next commit of anything flushes it too."""
+        disk yet; the next commit of anything flushes them too."""
         rows = [JobSlotRecord(job=job, **record.__dict__) for job, record in records]
         if not rows:
             return
@@ -94,10 +94,10 @@ class Slots:
 
 
 def merged(ledger: Iterable[SlotRecord], row: Iterable[SlotRecord]) -> list[SlotRecord]:
-    """The ledger's records, and the row's where those are newer or missing, the oldest first."""
+    """The ledger's records, or the row's where the ledger's are older or missing; the oldest first."""
     found = {record.first: record for record in ledger}
     for record in row:
-        there = found.get(record.first)
-        if there is None or (there.era, there.last) < (record.era, record.last):
+        known = found.get(record.first)
+        if known is None or (known.era, known.last) < (record.era, record.last):
             found[record.first] = record
     return [found[first] for first in sorted(found)]

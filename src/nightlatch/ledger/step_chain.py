@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     Read = Callable[..., list[Row]]
 
-STEPS = "steps:"  # the chain's name begins so; the run's id follows
+STEPS = "steps:"  # begins the name of a chain of steps; the run's id follows
 
 _TAIL = "SELECT seq, hash FROM {prefix}journal WHERE chain = :chain ORDER BY seq DESC LIMIT 1"
 _SUCCEEDED = "SELECT attempt FROM {prefix}attempt WHERE run = :run AND status = 'succeeded' ORDER BY attempt DESC"

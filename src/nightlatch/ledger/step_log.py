@@ -8,7 +8,7 @@ number, two writers cannot both append the next one. The head goes into the run'
 from __future__ import annotations
 
 from . import kinds, step_chain
-from .chain import clean, head_text, kept, line, link, unpack
+from .chain import clean, head_text, line, link, storable, unpack
 from .records import ENTRY, Entry, RunRow
 from .run_fence import RunFence
 
@@ -25,11 +25,11 @@ _STATUS = {str(kind): status for status, kind in kinds.STEP.items()}  # by kind
 _RESULT = "\nresult="  # the rest of the body is the result, not escaped
 _HEX = frozenset("0123456789abcdef")
 _PAGE = 5_000  # entries in one page: results may be long
-_SOME = """
+_NEXT_PAGE = """
 SELECT seq, kind, body FROM {prefix}journal WHERE chain = :chain AND seq > :after ORDER BY seq LIMIT :most
 """
-_ALL = f"{ENTRY.select} WHERE chain = :chain ORDER BY seq"
-_ONE = """
+_ENTRIES = f"{ENTRY.select} WHERE chain = :chain ORDER BY seq"
+_NEWEST_OF_STEP = """
 SELECT body FROM {prefix}journal WHERE chain = :chain AND kind = :kind AND body LIKE :begin ORDER BY seq DESC LIMIT 1
 """
 
@@ -51,7 +51,7 @@ def step(digest: str, key: str, status: str, tries: int, result: str, reason: st
     if len(digest) != 32 or not _HEX.issuperset(digest):
         raise ValueError(f"{digest!r} is not a digest: 32 hexadecimal digits are needed")
     # The next attempt reads one step per line, and JSON means the same without its line breaks.
-    return digest, clean(key), status, int(tries), kept(str(result)).replace("\n", " "), clean(reason)
+    return digest, clean(key), status, int(tries), storable(str(result)).replace("\n", " "), clean(reason)
 
 
 class StepLog:
@@ -66,25 +66,25 @@ class StepLog:
 
     def facts(self, chain: str) -> Iterator[tuple[str, str, int, int, str]]:
         """(digest, status, tries, attempt, result) of every entry of the chain, in order, read in pages."""
-        found = self._tables.in_pages(_SOME, _PAGE, {"after": 0}, chain=chain)
+        found = self._tables.in_pages(_NEXT_PAGE, _PAGE, {"after": 0}, chain=chain)
         return (_facts(kind, body) for _, kind, body in found)
 
     def entries(self, run: str) -> Iterator[Entry]:
         """Every entry of a run's steps."""
         for chain in step_chain.chains_of(self._tables.read, run):
-            yield from map(_entry, self._tables.read(_ALL, chain=chain))
+            yield from map(_entry, self._tables.read(_ENTRIES, chain=chain))
 
     def newest(self, run: str, most: int) -> tuple[list[Entry], int]:
         """The last entries of a run's steps, in order, and how many there are in all."""
         chain = step_chain.chain_of(self._tables.read, run)
         if not step_chain.tail(self._tables.read, chain)[0]:
             chain = step_chain.chain_of(self._tables.read, run, before=True)
-        rows = self._tables.read(f"{_ALL} DESC LIMIT :most", chain=chain, most=most)
+        rows = self._tables.read(f"{_ENTRIES} DESC LIMIT :most", chain=chain, most=most)
         return [_entry(row) for row in reversed(rows)], rows[0][1] if rows else 0
 
     def result(self, chain: str, digest: str) -> str:
         """The result of a step that is done; "" if the step is not."""
-        rows = self._tables.read(_ONE, chain=chain, kind=str(kinds.STEP_DONE), begin=f"digest={digest}\n%")
+        rows = self._tables.read(_NEWEST_OF_STEP, chain=chain, kind=str(kinds.STEP_DONE), begin=f"digest={digest}\n%")
         return _facts(kinds.STEP_DONE, rows[0][0])[-1] if rows else ""
 
 
@@ -94,13 +94,13 @@ class StepWriter:
     def __init__(self, tables: Tables, run: RunRow, skew: float, outer: RunRow | None = None) -> None:
         """`outer`: the run that this one is nested in; it must still have its grant, too."""
         self.run = run
-        # Before a first attempt there are no steps to look for.
+        # The first attempt has no steps of an earlier one to look for.
         first = run.attempt <= 1
         self.chain = step_chain.chain_after(run.id) if first else step_chain.chain_of(tables.read, run.id)
         self._tables = tables
         self._outer = outer or run
         self._condition = _FENCE + (_OUTER if outer else "") + "{share}"
-        self._fence = _Tail(tables, run, skew, self.chain, self._outer)
+        self._fence = _StepsFence(tables, run, skew, self.chain, self._outer)
 
     def head_after(self, rows: Sequence[Row] = ()) -> str | None:
         """The chain's head after these rows, as it is kept in the run's own chain; None if there is no entry."""
@@ -139,7 +139,7 @@ class StepWriter:
         return rows
 
 
-class _Tail(RunFence):
+class _StepsFence(RunFence):
     """A fence that advances the end of the steps' chain, not the head in the run's row.
 
     The supervisor appends to that chain, and so do processes of the run that write directly: all have the run's grant.
@@ -155,17 +155,17 @@ class _Tail(RunFence):
 
     def settle(self) -> None:
         """Find out what became of a write that was not confirmed."""
-        if self._unsure:
+        if self._unconfirmed:
             self._go_on(self._run)
 
-    def _taken(self, found: str) -> bool:
+    def _has_gone_on(self, found: str) -> bool:
         return found != self.head
 
     def _go_on(self, run: RunRow) -> None:
         if self._outer.id != run.id:
             RunFence(self._tables, self._outer, self.skew).check()
         self.seq, self.head = step_chain.tail(self._tables.read, self._chain)
-        self._unsure.clear()
+        self._unconfirmed.clear()
 
 
 def _last(rows: Sequence[Row]) -> tuple[int, str]:

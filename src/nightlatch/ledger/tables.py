@@ -2,8 +2,8 @@
 
 `{prefix}` is the schema of the tables, `{wall}` the clock that all users of the ledger share. `{share}` locks a row
 that must not change before we commit, `{lock}` one that we change ourselves. `{unindexed}` keeps a column's index from
-being used. A change that ends in `{matched}` returns something if it has found a row, one that ends in `{run_row}`
-the run's row as it is then.
+being used. A change that ends in `{matched}` returns a row if it has matched one; a change that ends in `{run_row}`
+returns the run's changed row.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ INSERT INTO {prefix}chain (name, seq, head) VALUES (:chain, 0, '')
 ON CONFLICT (name) DO UPDATE SET seq = chain.seq RETURNING seq, head, {wall}
 """
 _ADVANCE = "UPDATE {prefix}chain SET seq = :seq, head = :head WHERE name = :chain"
-_WORDS = ("prefix", "wall", "share", "lock", "unindexed", "matched")
+_FRAGMENTS = ("prefix", "wall", "share", "lock", "unindexed", "matched")
 
 
 class Tables:
@@ -48,7 +48,7 @@ class Tables:
     def sql(self, text: str) -> str:
         rendered = self._rendered.get(text)
         if rendered is None:
-            words = {word: getattr(self.database, word) for word in _WORDS}
+            words = {word: getattr(self.database, word) for word in _FRAGMENTS}
             words["run_row"] = self.database.row_after("run", RUN.names)
             rendered = self._rendered[text] = text.format(**words)
         return rendered
@@ -67,7 +67,7 @@ class Tables:
     def in_pages(self, sql: str, most: int, after: dict[str, object], **values: Any) -> Iterator[Row]:
         """All rows of a statement, `most` at a time. Its first columns are the parameters in `after`: their values in
         the last row of a page select the next page."""
-        while True:  # not until a page is empty: writers could postpone that for ever
+        while True:  # ends at a page that is not full: writers could put off an empty page for ever
             page = self.read(sql, **values, **after, most=most)
             yield from page
             if len(page) < most:
@@ -75,7 +75,7 @@ class Tables:
             after = dict(zip(after, page[-1], strict=False))
 
     def read_each(self, sql: str, rows: Sequence[dict[str, object]]) -> list[list[Row]]:
-        """What the statement finds for the values of each row, faster than one by one."""
+        """What the statement finds for the values of each row; faster than a `read` for each."""
         return self.database.read_each(self.sql(sql), rows)
 
     def guarded(self, update: str, values: dict[str, object], inserts: Inserts, *, lazy: bool = False) -> list[Row]:
@@ -134,7 +134,7 @@ class ChainTransaction:
         return self._transaction(self._tables.sql(sql), **values)
 
     def later(self, sql: str, **values: object) -> None:
-        """A statement whose answer is not needed."""
+        """Run a statement whose answer is not needed."""
         self._transaction.later(self._tables.sql(sql), **values)
 
     def insert(self, table: Table, rows: Rows) -> None:

@@ -52,15 +52,15 @@ TALLY = TypedTable(
 )
 
 FAILED = "failed"  # for `sums`, as if it were a column: runs that did not end well
-_BAD = ", ".join(f"'{status}'" for status in (*statuses.FAILURES, *statuses.NEEDS_PERSON))
-_SUMMED = {FAILED: f"CASE WHEN status IN ({_BAD}) THEN runs ELSE 0 END"}
+_BAD_ENDS = ", ".join(f"'{status}'" for status in (*statuses.FAILURES, *statuses.NEEDS_PERSON))
+_SUMMED = {FAILED: f"CASE WHEN status IN ({_BAD_ENDS}) THEN runs ELSE 0 END"}
 _MANY_DAYS = 45 * 86_400_000  # ms; see `sums`
 MOST_TAGS = 200  # of a job on a day; the rest is summed as OTHER
 OTHER = "other"
-NO_END = "9"  # after every day, as texts are compared
+NO_END = "9"  # sorts after every day: days are compared as text
 
 _NOTHING = Amounts()
-BUCKET = zone.QUARTER  # usage is summed by it, and then by the day
+BUCKET = zone.QUARTER  # usage is summed by quarters of an hour, and then by days
 _SUMS = ", ".join(f"CAST(COALESCE(SUM({unit}), 0) AS BIGINT)" for unit in UNITS)
 _OF_ATTEMPT = f"""
 SELECT at / :bucket, model, tag, {_SUMS} FROM {{prefix}}usage WHERE run = :run AND attempt = :attempt
@@ -124,7 +124,7 @@ def of_attempt(run: RunRow, day: str, status: str, elapsed: float, *, run_ended:
     )  # fmt: skip
 
 
-def together(rows: Iterable[Tally]) -> list[Tally]:
+def merged_by_key(rows: Iterable[Tally]) -> list[Tally]:
     """One row for each key: one statement must not change a row twice."""
     found: dict[tuple[str, ...], Tally] = {}
     for row in rows:
@@ -142,9 +142,8 @@ def used(tables: Tables, job: str, unit: str, period: str, besides: RunRow | Non
     return amount(unit, total)
 
 
-def own(tables: Tables, run: RunRow, unit: str, period: str) -> float | None:
-    """What the newest attempt of a run has used in the current period; None if it began within the
-    period, so that all of it counts."""
+def used_by_attempt(tables: Tables, run: RunRow, unit: str, period: str) -> float | None:
+    """What the newest attempt of a run has used in the current period; None: all of it, as it began within it."""
     _, since = tables.days.beginning(period)
     if run.started is not None and run.started * 1000 >= since:
         return None
@@ -177,7 +176,7 @@ def sums(
     of_columns = [f"SUM({_SUMMED.get(name, name)})" for name in columns]
     totals = ", ".join(f"CAST({one} AS BIGINT)" for one in of_columns)
     # Few days are read by the index of days. For many, a walk through the table is faster; PostgreSQL knows that by
-    # itself. Grouped in the order in which it reads, SQLite need not sort.
+    # itself. If the groups come in the order in which it reads, SQLite need not sort.
     few = bool(job) or since > tables.day(tables.now() - _MANY_DAYS)
     day = "day" if few else "{unindexed}day"
     order = sorted(by, key=lambda name: (name != "day" or not few or bool(job), KEY.index(name)))
@@ -187,16 +186,16 @@ def sums(
     found = tables.read(sql + group, **values, since=since, until=until)
     if not by:  # without GROUP BY there is always one row
         found = [row for row in found if any(row)]
-    at_work = [row for row in _at_work(tables, job) if since <= row.day <= until] if running else []
-    if at_work:
-        found = _added(found, at_work, by, columns)
+    running_rows = [row for row in _running_rows(tables, job) if since <= row.day <= until] if running else []
+    if running_rows:
+        found = _with_running(found, running_rows, by, columns)
     return found
 
 
-def _added(rows: list[Row], at_work: list[Tally], by: Sequence[str], columns: Sequence[str]) -> list[Row]:
+def _with_running(rows: list[Row], running_rows: list[Tally], by: Sequence[str], columns: Sequence[str]) -> list[Row]:
     size, nothing = len(by), (0,) * len(columns)
     known = {row[:size]: row[size:] for row in rows}
-    for one in at_work:
+    for one in running_rows:
         key = tuple(getattr(one, name) for name in by)
         parts = counts(one.amounts.by_unit())
         more = tuple(parts.get(name, 0) for name in columns)
@@ -219,7 +218,7 @@ def amount(unit: str, parts: int) -> float:
     return parts / scale if scale > 1 else parts
 
 
-def _at_work(tables: Tables, job: str | None) -> list[Tally]:
+def _running_rows(tables: Tables, job: str | None) -> list[Tally]:
     which, values = _which(job, "run.")
     sums = ", ".join(f"CAST(COALESCE(SUM(used.{unit}), 0) AS BIGINT)" for unit in UNITS)
     sql = (

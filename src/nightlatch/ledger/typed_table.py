@@ -1,6 +1,5 @@
 """Rows by name: the columns of a table are the fields of its class, in their order, and a field's type says how it is
-stored. A new column is a field of the class, and a line in a migration.
-"""
+stored. A new column is a field of the class, and a line in a migration."""
 
 from __future__ import annotations
 
@@ -57,14 +56,14 @@ _NAMES = {"grant": "grant_id", "facts": "body"}  # where a column cannot have it
 class TypedTable(Table, Generic[T]):
     """A table whose rows are objects of one class. A field of the type `Amounts` is a column for each unit."""
 
-    def __init__(self, name: str, of: type[T], tail: str = "") -> None:
-        self._of, self._amounts = of, ""
+    def __init__(self, name: str, record_class: type[T], tail: str = "") -> None:
+        self._class, self._amounts = record_class, ""  # the latter: the name of the field of type `Amounts`
         columns: dict[str, str] = {}
         nullable: set[str] = set()
         self._fields: list[str] = []
         self._reads: list[tuple[str, Callable[[Any], Any]]] = []
         self._writes: list[tuple[str, Callable[[Any], Any]]] = []
-        for field, kind in of.__annotations__.items():
+        for field, kind in record_class.__annotations__.items():
             if kind == "Amounts":
                 self._amounts = field
                 columns |= dict.fromkeys(UNITS, "BIGINT")
@@ -96,7 +95,7 @@ class TypedTable(Table, Generic[T]):
                 found[field] = read(stored)
         if self._amounts:
             found[self._amounts] = amounts({unit: found.pop(unit) for unit in UNITS})
-        return made(self._of, found)
+        return made(self._class, found)
 
     def row(self, record: T) -> tuple[Any, ...]:
         """The object as a row, in the columns' order."""
@@ -120,7 +119,7 @@ def where(which: Iterable[str], *more: str) -> str:
 
 
 def counts(by_unit: Mapping[str, float]) -> dict[str, int]:
-    """Amounts as stored, in whole parts of a unit. Part of a token counts as a token: usage is never understated."""
+    """Amounts as stored, in whole parts of a unit. A fraction of a token counts as 1: usage is never understated."""
     if not by_unit.keys() <= UNITS.keys():
         unknown = min(by_unit.keys() - UNITS.keys())
         raise UsageError(f"there is no unit {unknown!r}: report {', '.join(UNITS)}")

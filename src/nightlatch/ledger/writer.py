@@ -44,7 +44,7 @@ _ADVANCE = {  # by (there is progress, there is usage)
 _FINISH = f"""
 UPDATE {{prefix}}run SET seq = :seq, head = :head, status = :status, exit_code = CAST(:exit_code AS BIGINT),
   reason = :reason, elapsed = :elapsed, changed = :at, ended = :at, due = CAST(:due AS BIGINT), anchor = :anchor,
-  held = CAST(:held AS BIGINT), approved = CASE WHEN :keeps = 1 THEN approved ELSE '' END, uncounted = :uncounted
+  held = CAST(:held AS BIGINT), approved = CASE WHEN :keep_plan = 1 THEN approved ELSE '' END, uncounted = :uncounted
 {WHERE} {{run_row}}
 """
 _END = """
@@ -74,7 +74,7 @@ class Writer:
         # What the run has used, in whole parts: only its writer adds to that. None: the run's row is to be asked, since
         # a commit was not confirmed, and may have landed after all.
         self._used: dict[str, int] | None = counts(run.usage.by_unit() if run.usage != Amounts() else {})
-        self._used_after: dict[str, int] | None = None  # the commit that is being written
+        self._used_after: dict[str, int] | None = None  # `_used` after the commit that is being written
         self._ended: RunRow | None = None  # as `finish` left it
         self._steps: StepWriter | None = None
         self._child_writes_steps = False  # a process of the run appends steps too
@@ -107,7 +107,7 @@ class Writer:
         return verb
 
     def take(self, *verbs: Verb) -> None:
-        """Write them in one commit. After `StoreUnreachable` usage may be given again: it is written once."""
+        """Write the verbs in one commit. After `StoreUnreachable` usage may be passed again: it is written once."""
         self._commits.take(*verbs)
 
     def record(self, kind: str, records: Records, /, **facts: object) -> None:
@@ -146,9 +146,9 @@ class Writer:
         held: float | None = None,
         uncounted: str = "",
     ) -> RunRow:
-        """End the attempt as `status`, and the run with it. With `again_at` the run waits for its next attempt, with
-        `held` for an approval, until then; with `doubt` it is in doubt: the attempt may have acted, and a person
-        decides. `uncounted`: this end, as the job's row is to count it.
+        """End the attempt as `status`, and the run with it. With `again_at` the run waits until then for its next
+        attempt, with `held` until then for an approval; with `doubt` it is in doubt: the attempt may have acted, and a
+        person decides. `uncounted`: this end, as the job's row is to count it.
 
         The verdict of an ended run is never overwritten. Called again after `StoreUnreachable`, it settles
         what became of the first call.
@@ -178,12 +178,12 @@ class Writer:
             "elapsed": round(elapsed * 1000),
             "due": None if again_at is None else round(again_at * 1000),
             "held": None if held is None else round(held * 1000),
-            "keeps": int(status in statuses.TRIED_AGAIN),
+            "keep_plan": int(status in statuses.TRIED_AGAIN),
             "uncounted": uncounted,
         }
         waits = again_at is not None or held is not None
         run_status = statuses.WAITING if waits else statuses.IN_DOUBT if doubt else status
-        with self._commits.alone():
+        with self._commits.exclusive():
             try:
                 self._fence.advance(lambda seq, head: self._ending(seq + 1, head, status, run_status, body, values))
             except RunEnded as ended:

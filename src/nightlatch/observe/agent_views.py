@@ -1,4 +1,4 @@
-"""Vendors' agents as this ledger knows them: all, those of one run, and those left running unwatched."""
+"""Vendors' agents as this ledger knows them: the status of each one's run, and which are left running unwatched."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .reader import StoreReader
 @value(frozen=True, kw_only=True)
 class AgentView:
     row: AgentRow
-    run_status: str  # as shown; "": the run is no longer in this ledger
+    run_status: str  # the run's status as shown; "": the run is no longer in this ledger
     elsewhere: bool = False  # another machine watches it
 
     @property
     def is_left(self) -> bool:
-        """Is the agent, as far as we know, still at work, and nobody watches it?"""
+        """Is the agent still at work, as far as we know, while nobody watches it?"""
         return self.row.ended is None and self.run_status not in statuses.OPEN and not self.elsewhere
 
     @property
@@ -53,5 +53,5 @@ def view(reader: StoreReader, row: AgentRow) -> AgentView:
 
 
 def open_agents(reader: StoreReader) -> list[AgentView]:
-    """Agents whose end was not seen."""
+    """Agents whose end no machine has seen."""
     return [view(reader, row) for row in reader.ledger.agents.open() if not reader.ended_elsewhere(row)]

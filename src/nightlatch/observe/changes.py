@@ -22,8 +22,8 @@ _FIGURES: dict[str, Callable[[RunPoint], float]] = {
     "items": lambda point: float(point.items),
 }
 _OVERLAP = "overlap"
-_MOST, _FEWER = 400, 200  # newest runs examined: for all figures, and for a page, which needs only one figure
-_SIDE = 12  # runs on each side of a shift from which its level is computed
+_MOST, _MOST_FOR_ONE = 400, 200  # newest runs examined: for all figures, and for one figure, as on a page
+_NEARBY = 12  # runs before a shift, and after it, from which the two levels are computed
 _DAY = 86400.0
 _KEPT = 60.0  # seconds before changes are looked for again
 # Facts of an attempt's start that may explain a change → their names for people.
@@ -36,7 +36,7 @@ _FACTS = {
 
 @value(frozen=True, kw_only=True)
 class Difference:
-    """A fact in which a run differs from the last usual one."""
+    """A fact in which a run differs from the last run at the usual level."""
 
     fact: str
     before: str
@@ -48,7 +48,7 @@ class LevelChange:
     what: str  # usd, tokens, seconds, items, skipped
     shift: Shift
     differences: tuple[Difference, ...]
-    parts: dict[str, float]  # cause → its part of a rise in cost, in USD
+    parts: dict[str, float]  # of a rise in cost: cause → its part, in USD; {} for other figures
 
     def facts(self) -> dict[str, object]:
         """The fields of the JSON output."""
@@ -71,7 +71,7 @@ class LevelChange:
 @value(frozen=True, kw_only=True)
 class JobChanges:
     job: str
-    runs: int  # examined
+    runs: int  # how many were examined
     levels: dict[str, Levels]  # by figure, without figures that are always 0
     changes: tuple[LevelChange, ...]  # the newest first
 
@@ -89,7 +89,7 @@ def job_changes(reader: StoreReader, job: str, only: str = "") -> JobChanges:
 
 def _job_changes(reader: StoreReader, job: str, only: str) -> JobChanges:
     history = reader.ledger.history
-    most = _FEWER if only else _MOST
+    most = _MOST_FOR_ONE if only else _MOST
     points = [point for point in history.series(job, most=most) if point.status == statuses.SUCCEEDED]
     days = {point.run: date.fromisoformat(history.day(point.at)).weekday() for point in points}
     accepted: dict[str, list[float]] = {}
@@ -141,7 +141,7 @@ def inputs_of(reader: StoreReader, run: str) -> dict[str, str]:
 
 
 def differences(before: dict[str, str], after: dict[str, str]) -> tuple[Difference, ...]:
-    """The facts that differ. Of a replaced program, its size and time are left out if its name or version differs."""
+    """The facts that differ. If a program's name or version differs, its size and time are left out."""
     names = [name for name in dict.fromkeys([*after, *before]) if before.get(name, "") != after.get(name, "")]
     if "version of the program" in names or "program" in names:
         names = [name for name in names if name not in ("size of the program", "time of the program")]
@@ -150,13 +150,13 @@ def differences(before: dict[str, str], after: dict[str, str]) -> tuple[Differen
 
 def _explained(reader: StoreReader, what: str, shift: Shift, points: Sequence[RunPoint]) -> LevelChange:
     end = shift.over.at if shift.over else float("inf")
-    before = [point for point in points if point.at < shift.first.at][-_SIDE:]
-    after = [point for point in points if shift.first.at <= point.at < end][:_SIDE]
+    before = [point for point in points if point.at < shift.first.at][-_NEARBY:]
+    after = [point for point in points if shift.first.at <= point.at < end][:_NEARBY]
     return LevelChange(
         what=what,
         shift=shift,
         differences=differences(inputs_of(reader, shift.last_usual.run), inputs_of(reader, shift.first.run)),
-        parts=rise.parts(_level(before), _level(after)) if what == "usd" else {},
+        parts=rise.by_cause(_level(before), _level(after)) if what == "usd" else {},
     )
 
 
@@ -166,5 +166,5 @@ def _level(points: Sequence[RunPoint]) -> rise.Level:
         usd=median(point.amounts.usd for point in points),
         tokens=median(point.amounts.tokens for point in points),
         calls=median(point.amounts.calls for point in points),
-        runs_a_day=(len(points) - 1) / days if days > 0 and len(points) >= _SIDE else 0.0,
+        runs_a_day=(len(points) - 1) / days if days > 0 and len(points) >= _NEARBY else 0.0,
     )

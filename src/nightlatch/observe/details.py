@@ -20,23 +20,23 @@ from .reader import StoreReader
 from .run_views import RunView, attempt_facts, choices, entry_facts, view
 from .timeline import Event, timeline
 
-_TAIL = 10  # lines of output
-_STEPS = 1000  # entries of steps in an outline
-_LATER = 30 * 86400.0  # seconds after a run's last change in which an outline looks for notes about it
+_TAIL = 10  # last lines of output that are shown
+_STEPS = 1000  # entries about steps that an outline reads
+_LATER = 30 * 86400.0  # an outline looks for notes about a run until so many seconds after its last change
 
 
 @value(frozen=True, kw_only=True)
 class Details(RunView):
     attempts: tuple[Attempt, ...]
     entries: tuple[Entry, ...]  # of the journal, with refusals; some are missing in an outline
-    entries_in_all: int
+    entries_in_all: int  # including those that an outline leaves out
     tail: tuple[str, ...]  # the last lines of its output, as they were printed
     items: dict[str, int]  # of a batch: how many in each status
     undecided_items: tuple[OpenDecision, ...]
-    elsewhere: tuple[OpenDecision, ...]  # what other machines have left behind of the same job
-    calls: tuple[tuple[str, str, str, Amounts], ...]  # to models: model, subagent, kind of token, what that used
+    elsewhere: tuple[OpenDecision, ...]  # runs of the same job that other machines have left behind
+    calls: tuple[tuple[str, str, str, Amounts], ...]  # to models: (model, subagent, kind of token, usage)
     refused_starts: tuple[RefusedStart, ...]  # of the run's job
-    choices: tuple[Advice, ...]  # what may be typed about it, the likeliest first
+    choices: tuple[Advice, ...]  # the commands that make sense for the run, the likeliest first
 
     @property
     def timeline(self) -> list[Event]:
@@ -99,7 +99,7 @@ def details(reader: StoreReader, run: RunRow, *, in_outline: bool = False) -> De
 
 
 def _raise_budget(run: RunRow) -> tuple[Advice, ...]:
-    """The command that raises the budget, if the run was ended by it."""
+    """The command that raises the budget, if the budget ended the run."""
     return (advice.to("budget", run.id, "usd=5"),) if run.status == statuses.OVER_BUDGET else ()
 
 
@@ -110,27 +110,27 @@ def newest_plan(reader: StoreReader, job: str) -> Plan | None:
 
 
 def _journal(reader: StoreReader, run: RunRow) -> tuple[list[Entry], int]:
-    """Entries of the run and its steps, and those about the run on its job's chain; and how many there are."""
-    from_job = _about(run, reader.ledger.job_entries(run.job, _before(run)))
+    """(the entries of the run and its steps, with those about the run on its job's chain; how many these are)"""
+    from_job = _entries_about(run, reader.ledger.job_entries(run.job, _just_before(run)))
     from_run = [*reader.ledger.entries(run.id), *reader.ledger.step_log.entries(run.id)]
     return sorted([*from_run, *from_job], key=lambda entry: entry.at), len(from_run) + len(from_job)
 
 
 def _outline(reader: StoreReader, run: RunRow) -> tuple[list[Entry], int]:
-    """Like `_journal`, but with a bounded number of entries; the count is of all."""
-    rare_entries = reader.ledger.history.rare_entries(job=run.job, since=_before(run), until=run.changed + _LATER)
-    from_job = _about(run, rare_entries)
+    """Like `_journal`, but with a bounded number of entries; the second value still counts all of them."""
+    rare_entries = reader.ledger.history.rare_entries(job=run.job, since=_just_before(run), until=run.changed + _LATER)
+    from_job = _entries_about(run, rare_entries)
     steps, all_steps = reader.ledger.step_log.newest(run.id, _STEPS)
     found = [*reader.ledger.history.outline(run.id), *steps, *from_job]
     return sorted(found, key=lambda entry: entry.at), run.seq + all_steps + len(from_job)
 
 
-def _before(run: RunRow) -> float:
+def _just_before(run: RunRow) -> float:
     """A second before the run was created: the job's chain and the run's are stamped by two readings of the clock."""
     return run.created - 1
 
 
-def _about(run: RunRow, entries: Iterable[Entry]) -> list[Entry]:
+def _entries_about(run: RunRow, entries: Iterable[Entry]) -> list[Entry]:
     """Entries about the run on its job's chain, without mere links to the run's own entries."""
     links = {kind for kind in kinds.ROWS.values() if kind.is_link}
     return [entry for entry in entries if entry.facts.get("run") == run.id and entry.kind not in links]

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 from ..system import zone
 
-HOUR = 22
-AT_LEAST = 4 * 3600.0  # until 02:00 it is still the night before
+HOUR = 22  # when a night begins
+AT_LEAST = 4 * 3600.0  # seconds: until 02:00, "last night" is the one that began on the evening before
 
 
 def began(zone_name: str, now: float, at_least: float = AT_LEAST) -> float:

@@ -14,7 +14,7 @@ from .reader import StoreReader
 
 @value(frozen=True, kw_only=True)
 class Finding:
-    good: bool
+    good: bool  # the condition is met
     sentence: str
 
 
@@ -29,18 +29,18 @@ def findings(reader: StoreReader, row: Row, job: Job) -> list[Finding]:
     open_count = len(undecided) + len(undecided_elsewhere)
     undecided_runs = f"{open_count or 'no'} run{'' if open_count == 1 else 's'} in doubt or in need of attention"
     found.append(Finding(good=not open_count, sentence=undecided_runs))
-    refused = _refused(reader, row)
+    refused = _stale_writes_refused(reader, row)
     stale_writes = f"{refused or 'no'} refused stale write{'' if refused == 1 else 's'} in this stage"
     found.append(Finding(good=not refused, sentence=stale_writes))
-    bound = "a timeout" if job.timeout is not None else "no timeout: add timeout"
-    found.append(Finding(good=job.timeout is not None, sentence=bound))
+    timeout = "a timeout" if job.timeout is not None else "no timeout: add timeout"
+    found.append(Finding(good=job.timeout is not None, sentence=timeout))
     if job.metered_by:
         budget = "a budget" if job.budget else "its usage is metered, and it has no budget: add budget"
         found.append(Finding(good=bool(job.budget), sentence=budget))
     return found
 
 
-def is_due(reader: StoreReader, row: Row, job: Job) -> bool:
+def may_be_promoted(reader: StoreReader, row: Row, job: Job) -> bool:
     """May the job be promoted now?"""
     stage = stages.of(row, job.stage)
     if stage == stages.UNATTENDED or row.clean < stages.needed(stage, job.promote_after):
@@ -48,7 +48,7 @@ def is_due(reader: StoreReader, row: Row, job: Job) -> bool:
     return all(one.good for one in findings(reader, row, job))
 
 
-def _refused(reader: StoreReader, row: Row) -> int:
+def _stale_writes_refused(reader: StoreReader, row: Row) -> int:
     """How many stale writes were refused since the job entered its stage."""
     since = float(row.change["at"]) if row.change else None
     return sum(entry.kind == kinds.REFUSED for entry in reader.ledger.job_entries(row.job, since))

@@ -13,10 +13,10 @@ from ..core.value import value
 
 @value(frozen=True, kw_only=True)
 class Unguarded:
-    """A table that was added after the install, and has no triggers."""
+    """A table without triggers, since it was added after the gate was installed."""
 
     table: str
-    install: Advice
+    install: Advice  # the command that guards it
 
 
 @value(frozen=True, kw_only=True)

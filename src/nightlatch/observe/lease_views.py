@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core import advice
 from ..core.advice import Advice
-from ..core.effects import typed
+from ..core.effects import words_to_type
 from ..core.value import value
 from ..runtime.supervisor.afterwards import lapse
 from ..system import clock
@@ -21,18 +21,18 @@ class BegunKey:
     """A key that was begun under the lease and has not ended."""
 
     begun: Begun
-    resolve: Advice | None  # None: its holder is at work
+    resolve: Advice | None  # the command that decides it; None: its holder is at work
 
 
 @value(frozen=True, kw_only=True)
 class LeaseView:
     record: Record
     begun: tuple[BegunKey, ...]
-    holder_gone: bool  # proven, which is only possible for processes of this machine
+    holder_gone: bool  # proven, which is possible only for a holder on this machine
     unproven: tuple[str, ...]  # the previous holder's processes that were not proven gone when its TTL was over
 
     @property
-    def left_behind(self) -> int:
+    def left_behind(self) -> int:  # how many begun keys nobody works on
         return sum(one.resolve is not None for one in self.begun)
 
     def facts(self) -> dict[str, object]:
@@ -71,7 +71,9 @@ def _view(record: Record) -> LeaseView:
         begun=tuple(
             BegunKey(
                 begun=one,
-                resolve=advice.to("resolve", *typed(one.key, options=("--job", record.name))) if one in left else None,
+                resolve=advice.to("resolve", *words_to_type(one.key, options=("--job", record.name)))
+                if one in left
+                else None,
             )
             for one in record.begun
         ),
@@ -81,7 +83,7 @@ def _view(record: Record) -> LeaseView:
 
 
 def of_other_ledgers(store: Store, ledger: Ledger, since: float) -> list[Record]:
-    """Leases held after `since` by runs that are not in this ledger, the newest first."""
+    """Leases that runs of other ledgers held after `since`, the newest first."""
     found = []
     for record in store.records():
         newest = ledger.newest(record.name)

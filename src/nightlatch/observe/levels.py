@@ -1,8 +1,8 @@
-"""When did a series leave its usual level? A robust detector, pure: each job is compared with its own past.
+"""When did a series leave its usual level? Pure, and robust: each job is compared with its own past.
 
-On logarithms, so that a doubling counts the same for a cent and for ten dollars. The usual is a median for each weekday
-that has been seen often enough; the spread is that of the runs around these medians. One wild run is never a level: a
-shift needs the median of three runs to leave the level, and two of them to agree.
+It works on logarithms, so that a doubling counts the same for a cent and for ten dollars. The usual is a median for
+each weekday that has been seen often enough; the spread is that of the runs around these medians. One wild run is never
+a level: a shift needs the median of three runs to leave the level, and two of them to agree.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from statistics import median
 
 from ..core.value import replace, value
 
-FEWEST = 12  # runs before anything is called usual
+FEWEST = 12  # runs that are needed before anything is called usual
 SETTLED = 30  # runs at a new level make it the usual one, without a person
 _WINDOW = 120  # runs from which the usual is computed
-_OFTEN = 4  # runs on a weekday before it has its own median
+_ENOUGH_RUNS = 4  # of a weekday; with fewer it has no median of its own
 _FAR = 2.8  # spreads; a run farther from the level than this has left it
 _WILD = 6.0  # spreads; a single run farther from the level than this is wild
-_LEAST = log(1.3)  # a smaller change is ignored
-_FLOOR = 0.04  # the least spread: even a constant series may move a little
+_MIN_CHANGE = log(1.3)  # a smaller change is ignored
+_MIN_SPREAD = 0.04  # even a constant series may move a little
 _ALIKE = 2.5  # spreads by which two runs of one level may differ
-_YOUNG = 8  # runs: with so few, the spread is doubled
-_NOTHING = 0.01  # of the median amount; smaller amounts count as this, since 0 has no logarithm
+_YOUNG = 8  # with only so many runs, the spread is doubled; with more, it is enlarged less
+_MIN_SHARE = 0.01  # of the median amount; a smaller amount counts as this much, since 0 has no logarithm
 
 
 @value(frozen=True, kw_only=True)
@@ -41,9 +41,9 @@ class Shift:
     first: Point  # the first run at the new level
     last_usual: Point  # the last run at the usual level before it
     certain_at: Point  # the run that made the shift certain
-    usual: float  # what a run took before the shift
-    now: float  # what a run takes since
-    over: Point | None = None  # the run that was back at the usual level; None: none was
+    usual: float  # what a run used before the shift
+    now: float  # what a run has used since
+    over: Point | None = None  # the first run that was back at the usual level; None: no run was
     settled: bool = False  # the new level is the usual one now: after SETTLED runs, or accepted by a person
 
     @property
@@ -53,7 +53,7 @@ class Shift:
 
 @value(frozen=True, kw_only=True)
 class Outlier:
-    """A single run far from the level, to which the next ones returned."""
+    """A single run far from the usual level; the runs after it were back at that level."""
 
     point: Point
     usual: float
@@ -67,7 +67,7 @@ class Outlier:
 class Levels:
     shifts: tuple[Shift, ...] = ()  # the oldest first
     outliers: tuple[Outlier, ...] = ()
-    usual: float | None = None  # what a run takes on the newest run's weekday; None: too few runs
+    usual: float | None = None  # what a run uses on the newest run's weekday; None: too few runs
 
     @property
     def current(self) -> Shift | None:
@@ -92,11 +92,11 @@ class _Usual:
         for index in self._window:
             by_day.setdefault(days[index], []).append(logs[index])
         self._by_day = by_day
-        spread = max(1.4826 * median(abs(self.deviation(index)) for index in self._window), _FLOOR)
+        spread = max(1.4826 * median(abs(self.deviation(index)) for index in self._window), _MIN_SPREAD)
         self.spread = spread * (1 + _YOUNG / len(self._window))
 
     def deviation(self, index: int) -> float:
-        """How far a run is from the usual level."""
+        """How far a run is above (below, if negative) the usual level."""
         here, levels = self._logs[index], self._levels_of(self._days[index])
         return here - levels[0] if len(levels) == 1 else min([here - level for level in levels], key=abs)
 
@@ -105,7 +105,7 @@ class _Usual:
         several: its own, that of all weekends or all working days, and that of all days."""
         if day not in self._levels:
             same = self._by_day.get(day, [])
-            if len(same) < _OFTEN:
+            if len(same) < _ENOUGH_RUNS:
                 alike = [one for other, logs in self._by_day.items() if (other >= 5) == (day >= 5) for one in logs]
                 every = [one for logs in self._by_day.values() for one in logs]
                 self._levels[day] = tuple(median(logs) for logs in (same, alike, every) if logs)
@@ -113,18 +113,18 @@ class _Usual:
                 self._levels[day] = (median(same),)
         return self._levels[day]
 
-    def left(self, deviation: float) -> bool:
+    def has_left(self, deviation: float) -> bool:
         """Has a run with this deviation left the level?"""
         return abs(deviation) > self._limit
 
     @property
     def _limit(self) -> float:
-        return max(_FAR * self.spread, _LEAST)
+        return max(_FAR * self.spread, _MIN_CHANGE)
 
     def new_level(self, deviations: Sequence[float]) -> float | None:
-        """How far from the usual the level is that three runs in a row have moved to; None: they have not. All three
-        must have left, or two that agree while the third leans their way or is wild on the other side: two wild runs
-        among usual ones are not a level."""
+        """If three runs in a row have moved to a new level, returns how far it is from the usual one; else None. Either
+        all three must have left the usual level; or two must have left it and agree, while the third leans their way or
+        is wild on the other side. Two wild runs among usual ones are not a level."""
         middle = sorted(deviations)[1]
         side = 1 if middle > 0 else -1
         if middle * side <= self._limit:
@@ -132,7 +132,7 @@ class _Usual:
         left = sorted(deviation for deviation in deviations if deviation * side > self._limit)
         if len(left) < 2:
             return None
-        agree = len(left) == 3 or left[1] - left[0] <= max(_ALIKE * self.spread, _LEAST)
+        agree = len(left) == 3 or left[1] - left[0] <= max(_ALIKE * self.spread, _MIN_CHANGE)
         lean = all(deviation * side > self._limit / 2 or -deviation * side > self._limit for deviation in deviations)
         return middle if agree and lean else None
 
@@ -141,11 +141,11 @@ class _Detector:
     def __init__(self, points: Sequence[Point], accepted: list[float]) -> None:
         self._points, self._accepted = points, accepted
         middle = median(point.amount for point in points) if points else 0.0
-        smallest = (middle or max((point.amount for point in points), default=0.0) or 1.0) * _NOTHING
+        smallest = (middle or max((point.amount for point in points), default=0.0) or 1.0) * _MIN_SHARE
         self._logs = [log(max(point.amount, smallest)) for point in points]
         self._days = [point.weekday for point in points]
         self._at_level: list[int] = []  # indexes of the runs that make the usual level, and of those not judged yet
-        self._since: list[int] = []  # indexes of the runs since a shift began that still lasts
+        self._since: list[int] = []  # if a shift lasts: indexes of the runs since it began
         self._before: _Usual | None = None  # the usual before that shift; None: no shift lasts
         self._cached: tuple[int, _Usual] | None = None  # (number of runs, the usual of these)
         self._shifts: list[Shift] = []
@@ -184,12 +184,12 @@ class _Detector:
             moved = usual.new_level(deviations) is not None
         if moved:
             self._begin(index, usual, median(deviations))
-        elif abs(deviations[0]) > max(_WILD * usual.spread, 2 * _LEAST) and not usual.left(deviations[1]):
+        elif abs(deviations[0]) > max(_WILD * usual.spread, 2 * _MIN_CHANGE) and not usual.has_left(deviations[1]):
             outlier = self._points[last[0]]
             self._outliers.append(Outlier(point=outlier, usual=exp(self._logs[last[0]] - deviations[0])))
 
     def _recently_usual(self) -> _Usual:
-        """The usual before the last three runs. Not recomputed for each run: one more hardly moves the median."""
+        """The usual before the last three runs. It is not recomputed for each run: one more hardly moves the median."""
         runs = len(self._at_level) - 3
         if not self._cached or not 0 <= runs - self._cached[0] <= runs // 20:
             self._cached = runs, self._usual(self._at_level[:-3])
@@ -214,7 +214,7 @@ class _Detector:
         first = self._since[0]
         old = self._logs[first] - usual.deviation(first)
         moved_by = median(usual.deviation(each) for each in self._since)
-        before = next((each for each in reversed(self._at_level) if not usual.left(usual.deviation(each))), first)
+        before = next((each for each in reversed(self._at_level) if not usual.has_left(usual.deviation(each))), first)
         return Shift(
             first=self._points[first], last_usual=self._points[before], certain_at=certain_at, usual=exp(old),
             now=exp(old + moved_by),

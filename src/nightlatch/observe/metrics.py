@@ -35,7 +35,7 @@ OTHER = "_other"
 
 
 def text(reader: StoreReader, jobs: Mapping[str, Job] | None = None) -> bytes:
-    """The metrics in Prometheus's text format. `jobs`: those of nightlatch.toml, for their budgets."""
+    """The metrics in Prometheus's text format. `jobs`: the jobs of nightlatch.toml, for their budgets."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collector(reader, jobs or {}))
     return bytes(generate_latest(registry))
@@ -46,13 +46,13 @@ class Collector:
 
     def __init__(self, reader: StoreReader, jobs: Mapping[str, Job]) -> None:
         self._reader, self._jobs = reader, jobs
-        self._named: set[str] = set()  # jobs that have a label; the others are OTHER
+        self._labelled: set[str] = set()  # jobs with a label of their own; the others are OTHER
 
     def describe(self) -> list[Metric]:
         return []
 
     def collect(self) -> Iterator[Metric]:
-        self._named = set(sorted(self._reader.ledger.history.jobs())[:MOST_JOBS])
+        self._labelled = set(sorted(self._reader.ledger.history.jobs())[:MOST_JOBS])
         yield InfoMetricFamily("nightlatch_build", "The version of Nightlatch.", value={"version": __version__})
         yield from self._runs()
         yield from self._usage()
@@ -62,7 +62,7 @@ class Collector:
         yield from self._alerts()
 
     def _job(self, name: str) -> str:
-        return name if name in self._named else OTHER
+        return name if name in self._labelled else OTHER
 
     def _runs(self) -> Iterator[Metric]:
         runs, seconds, attempts = _Sums(), _Sums(), _Sums()
@@ -111,11 +111,11 @@ class Collector:
         try:
             for row in map(rows.read, self._reader.store.cursors()):
                 if row.next_due < NEVER:
-                    self._named |= {row.job} if len(self._named) < MOST_JOBS else set()
+                    self._labelled |= {row.job} if len(self._labelled) < MOST_JOBS else set()
                     due.keep_largest((self._job(row.job),), row.next_due)
         except StoreUnreachable:
             pass  # report at least what the ledger knows
-        yield due.gauge("nightlatch_next_slot_timestamp_seconds", "When it is due next.", ("job",))
+        yield due.gauge("nightlatch_next_slot_timestamp_seconds", "When the job's next slot is due.", ("job",))
 
     def _budgets(self) -> Iterator[Metric]:
         caps, spent = _Sums(), _Sums()
@@ -129,7 +129,7 @@ class Collector:
                         )
         labels = ("job", "period")
         yield caps.gauge("nightlatch_budget_usd", "The cap of a period.", labels)
-        yield spent.gauge("nightlatch_budget_spent_usd", "What was used of it so far.", labels)
+        yield spent.gauge("nightlatch_budget_spent_usd", "What was used of the cap so far.", labels)
 
     def _alerts(self) -> Iterator[Metric]:
         outcomes = _Sums()

@@ -17,8 +17,8 @@ from .reader import StoreReader
 from .run_views import RunView
 from .verdict import expected_end
 
-DOUBT, PERSON, BROKEN, WORKS, WELL, WAITS = "doubt", "person", "broken", "works", "well", "waits"  # marks
-_STRIP = 8  # runs in a sparkline
+DOUBT, PERSON, BROKEN, WORKS, WELL, WAITS = "doubt", "person", "broken", "works", "well", "waits"  # a row's mark
+_SPARKLINE = 8  # runs that it shows
 _MARKS = {statuses.IN_DOUBT: DOUBT, statuses.NEEDS_ATTENTION: PERSON, statuses.WAITING: PERSON}
 _UNCLAIMED = "no machine has claimed its slot: is `nightlatch serve` running?"
 _BAR = 12  # cells of a progress bar
@@ -40,13 +40,13 @@ class NightPart:
     title: str
     rows: tuple[NightRow, ...]
     more: int = 0  # rows that are not shown
-    capped: bool = False  # there may be more rows, which were not read
+    capped: bool = False  # there may be more runs, which were not read
 
 
 def parts(reader: StoreReader, view: Overview, shown: dict[str, int]) -> list[NightPart]:
     """The parts that have rows. `shown`: how many rows to show, by the part's title."""
     besides = (*_overdue(view), *_agents(view), *_demoted(view), *_undelivered(view), *_decisions(view))
-    needs = [*besides, *(_needs(reader, one) for one in view.needs_you.runs)]
+    needs = [*besides, *(_needs_you(reader, one) for one in view.needs_you.runs)]
     found = {
         "needs you": (needs, view.needs_you.capped),
         "running": ([_running(reader, one) for one in view.running.runs], view.running.capped),
@@ -129,7 +129,7 @@ def _decisions(view: Overview) -> list[NightRow]:
         NightRow(
             mark=DOUBT if one.status != lapse.LAPSED else BROKEN,
             job=one.of,
-            word=_words(one.status),
+            word=_spaced(one.status),
             at=one.changed,
             reason=": ".join(filter(None, (f"{one.count} items" if one.count > 1 else one.key, one.note))),
             next=one.resolve(),
@@ -138,20 +138,20 @@ def _decisions(view: Overview) -> list[NightRow]:
     ]
 
 
-def _needs(reader: StoreReader, view: RunView) -> NightRow:
+def _needs_you(reader: StoreReader, view: RunView) -> NightRow:
     run = view.run
     reason = view.note
     if run.status in statuses.FAILURES and run.reason in ("", f"exit code {run.exit_code}"):
         reason = ": ".join(filter(None, (run.reason, run_facts.last_line(reader, run))))
     elif run.status in (statuses.TIMED_OUT, statuses.STALLED):
         reason = "; ".join(filter(None, (run.reason, run_facts.last_line(reader, run))))
-    times = _in_a_row(reader, run) if run.status in statuses.FAILURES else 1
+    times = _failures_in_a_row(reader, run) if run.status in statuses.FAILURES else 1
     again = f"{figures.ordinal(times)} time in a row" if times > 1 else ""
     key = "" if view.key == "by hand" else view.key
     return NightRow(
         mark=_MARKS.get(view.status, BROKEN),
         job=run.job,
-        word=_words(view.status),
+        word=_spaced(view.status),
         at=run.changed,
         reason=_joined(key, "; ".join(filter(None, (again, reason)))),
         next=view.next,
@@ -192,15 +192,15 @@ def _done(reader: StoreReader, runs: Sequence[RunView]) -> list[NightRow]:
     by_job: dict[str, list[RunView]] = {}
     for one in runs:
         by_job.setdefault(one.run.job, []).append(one)
-    return [_job(reader, job, ended) for job, ended in by_job.items()]
+    return [_done_row(reader, job, ended) for job, ended in by_job.items()]
 
 
-def _job(reader: StoreReader, job: str, runs: list[RunView]) -> NightRow:
+def _done_row(reader: StoreReader, job: str, runs: list[RunView]) -> NightRow:
     newest = runs[0]
     usd = sum(one.run.usage.usd for one in runs)
     notes = []
     if usd:
-        series = [point.amounts.usd for point in reader.ledger.history.series(job, most=_STRIP)]
+        series = [point.amounts.usd for point in reader.ledger.history.series(job, most=_SPARKLINE)]
         notes.append(f"{figures.money(usd)} {figures.sparkline(series)}")
     if len(runs) == 1 and newest.run.attempt > 1:
         notes.append(f"at the {figures.ordinal(newest.run.attempt)} attempt")
@@ -218,7 +218,7 @@ def _job(reader: StoreReader, job: str, runs: list[RunView]) -> NightRow:
     )
 
 
-def _in_a_row(reader: StoreReader, run: RunRow) -> int:
+def _failures_in_a_row(reader: StoreReader, run: RunRow) -> int:
     """How many of the job's runs have failed one after another, up to this one."""
     count = 0
     for at, status, _ in reversed(reader.ledger.history.newest_outcomes(run.job)):
@@ -234,5 +234,5 @@ def _joined(key: str, reason: str) -> str:
     return ": ".join(filter(None, (key, reason)))
 
 
-def _words(status: str) -> str:
+def _spaced(status: str) -> str:
     return status.replace("-", " ")

@@ -18,7 +18,7 @@ from .run_views import RunView
 from .verdict import ENOUGH_RUNS, Night
 
 _WEEKS = 8  # of history, from which a weekday's usual cost is computed
-_SHOWN = 20  # runs listed in each part; the rest is counted
+_SHOWN = 20  # runs listed in each part; the others are only counted
 _KEPT = 60.0  # seconds before the usual cost is computed again
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MARKUP = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_{}[]<>()#+-.!|~@"})
@@ -37,12 +37,12 @@ def night(reader: StoreReader, view: Overview) -> Night:
     usd, _ = history.used_since(since)
     now = clock.wall()
     today = date.fromisoformat(history.day(now))
-    evening_of = date.fromisoformat(history.day(evening.began(history.zone, now)))
+    evening_day = date.fromisoformat(history.day(evening.began(history.zone, now)))
     approvals = sum(run.status == statuses.WAITING for run in view.needs_you.runs)
     usual = reader.cached(("usual night", today), _KEPT, lambda: _usual(reader, today)) if usd else None
     risen_job, share = "", 0.0
-    if usual and usd > usual * (1 + verdict.LIKE):
-        risen_job, share = reader.cached(("risen", today), _KEPT, lambda: _risen(reader, today))
+    if usual and usd > usual * (1 + verdict.USUAL_WITHIN):
+        risen_job, share = reader.cached(("risen", today), _KEPT, lambda: _job_with_largest_rise(reader, today))
     return Night(
         slots=slots,
         slots_ran=slots_ran,
@@ -52,7 +52,7 @@ def night(reader: StoreReader, view: Overview) -> Night:
         alarming=view.need_you - approvals,
         usd=usd,
         usual_usd=usual,
-        weekday=_DAYS[evening_of.weekday()],
+        weekday=_DAYS[evening_day.weekday()],
         risen_job=risen_job,
         risen_share=share,
         refused=len(history.rare_entries(kinds.REFUSED, since=since)),
@@ -60,7 +60,7 @@ def night(reader: StoreReader, view: Overview) -> Night:
 
 
 def markdown(reader: StoreReader, view: Overview, plain: Callable[[str], str] = _escaped) -> str:
-    """The morning report. `plain` removes links, mentions and markup from reported texts."""
+    """The morning report. `plain` makes links, mentions and markup in reported texts harmless."""
     first = verdict.night(night(reader, view))
     lines = [f"# {plain(first.sentence)}", "", plain(first.reasons)]
     for title, rows in _parts(reader, view).items():
@@ -109,7 +109,7 @@ def _row(reader: StoreReader, view: RunView) -> tuple[str, str, str]:
 
 
 def _usual(reader: StoreReader, today: date) -> float | None:
-    """The median cost, in USD, of days with this weekday; None: too little history."""
+    """The median cost, in USD, of earlier days with the weekday of `today`; None: too little history."""
     since = (today - timedelta(weeks=_WEEKS)).isoformat()
     days = {row.day: row for row in reader.ledger.history.tallies(("day",), since=since, running=False)}
     if sum(row.runs for row in days.values()) < ENOUGH_RUNS:
@@ -119,8 +119,8 @@ def _usual(reader: StoreReader, today: date) -> float | None:
     return median(costs) if len(costs) >= 3 else None
 
 
-def _risen(reader: StoreReader, today: date) -> tuple[str, float]:
-    """The job with the largest part of today's rise in cost, and its share; ("", 0.0) if no job costs more."""
+def _job_with_largest_rise(reader: StoreReader, today: date) -> tuple[str, float]:
+    """The job with the largest part of today's rise in cost, and its share of it; ("", 0.0) if no job costs more."""
     since, now = (today - timedelta(days=28)).isoformat(), today.isoformat()
     by_job: dict[str, dict[str, float]] = {}
     for job, day, usd in reader.ledger.history.usd_by("job", "day", since=since):

@@ -12,7 +12,7 @@ from ..runtime.supervisor.afterwards import lapse
 from ..runtime.supervisor.run.begun import sentence
 from .reader import StoreReader
 
-_MOST = 200  # effects of one status
+_MOST = 200  # effects read of each status
 
 
 @value(frozen=True, kw_only=True)
@@ -22,10 +22,10 @@ class OpenDecision:
     key: str
     status: str
     changed: float
-    scope: str = ""  # only of an effect
-    batch: str = ""  # only of items
-    job: str = ""  # only of another machine's run, which is in the store but not in this ledger
-    count: int = 1
+    scope: str = ""  # only if it is an effect
+    batch: str = ""  # only if it is items
+    job: str = ""  # only if it is another machine's run, which is in the store but not in this ledger
+    count: int = 1  # of items
     reason: str = ""
 
     @property
@@ -47,14 +47,14 @@ class OpenDecision:
 
     @property
     def note(self) -> str:
-        """The reason; of several items, after the key of one as an example."""
+        """The reason; for several items, it begins with the key of one of them as an example."""
         return ": ".join(filter(None, (f"as {self.key}" if self.count > 1 else "", self.reason)))
 
     def resolve(self, *outcome: str, whole: bool = False) -> Advice:
-        """The command that decides it. `whole`: name the scope even if it is the whole store."""
+        """The command that decides it. `whole`: with --scope even if the scope is the whole store."""
         options = ["--batch", self.batch] if self.batch else ["--job", self.job] if self.job else []
         options += ["--scope", self.scope] if self.scope not in ("", "" if whole else STORE_WIDE) else []
-        return advice.to("resolve", *effects.typed(self.key, *outcome, options=options))
+        return advice.to("resolve", *effects.words_to_type(self.key, *outcome, options=options))
 
     def facts(self) -> dict[str, object]:
         """The fields of the JSON output."""
@@ -72,7 +72,7 @@ class OpenDecision:
 
 
 def here(reader: StoreReader) -> list[OpenDecision]:
-    """Effects and items in this ledger; the items of a batch are one row for each status."""
+    """The open effects and items in this ledger; the items of a batch are one decision for each status."""
     begun = reader.ledger.effects.every(BEGUN, limit=_MOST)
     now = reader.store.clock() if begun else 0.0
     found = [_effect(effect, why) for effect in begun if (why := _why_left(reader, effect, now))]
@@ -90,7 +90,7 @@ def elsewhere(reader: StoreReader, job: str = "") -> list[OpenDecision]:
 
 
 def items(reader: StoreReader, key: str = "", batch: str = "") -> list[OpenDecision]:
-    """Items of batches: with this key, of this batch, or all."""
+    """Items that need a decision: those with this key and of this batch, where these are given."""
     return [
         OpenDecision(key=one, status=status, changed=changed, batch=name, count=count, reason=reason)
         for name, status, count, one, changed, reason in reader.ledger.items.needing_decision(key)
@@ -99,7 +99,7 @@ def items(reader: StoreReader, key: str = "", batch: str = "") -> list[OpenDecis
 
 
 def named(reader: StoreReader, key: str, *, scope: str = "", batch: str = "", job: str = "") -> list[OpenDecision]:
-    """Open decisions with this key: in one scope, batch or job, or anywhere."""
+    """Open decisions with this key: in the given scope, batch or job; if none is given, anywhere."""
     found: list[OpenDecision] = []
     if not batch and not scope:
         found += [one for one in elsewhere(reader, job) if one.key == key]
@@ -122,7 +122,7 @@ def _effect(effect: Effect, reason: str) -> OpenDecision:
 
 
 def _why_left(reader: StoreReader, effect: Effect, now: float) -> str:
-    """Why nobody is working on a begun effect any more; "" if its holder may be."""
+    """Why nobody works on a begun effect any more; "" if its holder may still be at work."""
     if lapse.process_gone(effect.holder):
         # The holder may have finished the effect and exited after we read it: read it again.
         current = reader.ledger.effects.find(effect.scope, effect.key)

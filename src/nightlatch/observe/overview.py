@@ -19,7 +19,7 @@ from .open_decisions import OpenDecision
 from .reader import NEEDS_DECISION, StoreReader
 from .run_views import RunView, is_overdue, view
 
-_MOST = 200  # runs of one status, so that the view of a night does not scan years
+_MOST = 200  # runs read of each status, so that the view of a night does not scan years
 _DAY = 86400.0
 _URGENCY = (statuses.IN_DOUBT, statuses.NEEDS_ATTENTION, lapse.LAPSED)
 
@@ -29,7 +29,7 @@ class Group:
     """Runs, the newest change first."""
 
     runs: tuple[RunView, ...] = ()
-    capped: bool = False  # there may be more, which were not read
+    capped: bool = False  # there may be more runs, which were not read
 
 
 @value(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class Overview:
     undecided: tuple[OpenDecision, ...] = ()  # effects and items in this ledger
     elsewhere: tuple[OpenDecision, ...] | None = ()  # runs of other machines; None: the store did not answer
     unreachable: str = ""  # why the store did not answer
-    agents: tuple[AgentView, ...] = ()  # at work at a vendor, unwatched
+    agents: tuple[AgentView, ...] = ()  # agents at work at a vendor that nobody watches
     overdue: tuple[Row, ...] = ()  # jobs with a slot that no machine has claimed
     undelivered: tuple[Message, ...] = ()  # alerts that could not be sent
     demoted: tuple[Row, ...] = ()  # jobs that lost a stage
@@ -110,10 +110,10 @@ def overview(reader: StoreReader, since: float | None, *, failed_since: float | 
     found: dict[str, list[RunView]] = {"needs_you": [], "running": [], "waiting": [], "done": []}
     capped = set()
     for status in statuses.ALL:
-        within = since if statuses.is_terminal(status) else None  # open runs stay until they are decided
+        changed_since = since if statuses.is_terminal(status) else None  # open runs stay until they are decided
         if status in statuses.FAILURES and failed_since is not None:
-            within = failed_since
-        runs = list(reader.ledger.runs(status=status, since=within, limit=_MOST))
+            changed_since = failed_since
+        runs = list(reader.ledger.runs(status=status, since=changed_since, limit=_MOST))
         for run in runs:
             run_view = view(reader, run)
             found[_group_of_run(reader, run_view)].append(run_view)

@@ -1,4 +1,4 @@
-"""What waits for an approval: the run, its planned writes, and what they change."""
+"""A run that waits for an approval, its planned writes, and what these change."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PlannedWrite:
 
 
 def waiting(reader: StoreReader, what: str) -> RunRow:
-    """The run by its id; or a job's run that waits for an approval, or is approved and has not landed."""
+    """The run with the id `what`; or, of the job `what`, one that waits for approval, or is approved but not landed."""
     run = reader.ledger.run(what)
     if run:
         return run
@@ -64,8 +64,8 @@ def writes(reader: StoreReader, run: RunRow) -> list[PlannedWrite]:
 
 
 def changes(write: PlannedWrite, *, whole: bool = False) -> str:
-    """What a commit changes, from git: a summary, or the whole diff. An agent wrote it: make it printable before
-    showing it."""
+    """What a commit changes, from git: a summary, or the whole diff. An agent wrote the text: make it printable
+    before showing it."""
     if not write.commit or not os.path.isdir(write.workspace):
         return ""
     work = Worktree(write.workspace, guard=guard_of(write.workspace))

@@ -56,8 +56,8 @@ class StoreReader:
         self.ledger = location.open_to_read(url) if self.has_ledger else location.empty()
         self._begun: dict[str, tuple[Begun, ...]] | None = None  # by lease
         self._acknowledged: dict[str, frozenset[tuple[str, int]]] = {}  # by job
-        self.memo: dict[Hashable, tuple[float, Any]] = {}  # see `kept`
-        self.unreachable = ""  # why the store could not be read for what other machines have begun
+        self.memo: dict[Hashable, tuple[float, Any]] = {}  # see `cached`
+        self.unreachable = ""  # why the store could not tell what other machines have begun; "": it could
 
     def look_again(self) -> None:
         """Forget what was read, so that a long-lived process reads it anew."""
@@ -80,7 +80,7 @@ class StoreReader:
         return stores.ledger_of(self.url) == stores.OF_EACH_MACHINE
 
     def run(self, text: str) -> RunRow:
-        """The run with this id, or with an id that begins so."""
+        """The run whose id is `text`, or begins with it."""
         run = self.ledger.run(text)
         if run is None:
             hint = "give at least 4 characters of it" if len(text) < 4 else f"{advice.command('runs')} lists them"
@@ -92,8 +92,8 @@ class StoreReader:
         return self.ledger.run(text) or self.ledger.newest(text) or self.run(text)
 
     def status(self, run: RunRow) -> str:
-        """The status to show: `lapsed` if the run's holder is gone, or what another machine has decided, which this
-        ledger does not know yet."""
+        """The status to show. Unlike the row's, it is `lapsed` if the run's holder is gone, and it follows a decision
+        that was made on another machine and is not in this ledger yet."""
         status = lapse.status_of(run, self.ledger, self.store)
         if status not in NEEDS_DECISION or not self.store.lists_begun:
             return status
@@ -112,7 +112,7 @@ class StoreReader:
         return (run.id, run.attempt) in self._acknowledged[run.job] or self.done_elsewhere(run)
 
     def done_elsewhere(self, run: RunRow) -> bool:
-        """Has another machine done the run's key? Only asked where each machine has its own ledger."""
+        """Has another machine done the run's key? The store is asked only if each machine has its own ledger."""
         if not self.store.lists_begun or not statuses.may_start(run.status):
             return False
         return self._is_done(run.job, run.key)
@@ -148,7 +148,7 @@ class StoreReader:
         return self._all_begun().get(job, ())
 
     def elsewhere(self) -> list[tuple[str, Begun]]:
-        """(job, newest entry) of each key that another machine has left behind and this ledger does not know."""
+        """(job, newest entry) of each key that another machine has left behind and that this ledger does not know."""
         found = {(job, one.key): one for job, entries in self._all_begun().items() for one in entries}
         return [(job, one) for (job, _), one in found.items() if not self._is_in_ledger(job, one)]
 

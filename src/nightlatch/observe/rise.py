@@ -23,11 +23,11 @@ class Level:
     runs_a_day: float = 0.0  # 0: not known
 
 
-def parts(before: Level, after: Level) -> dict[str, float]:
+def by_cause(before: Level, after: Level) -> dict[str, float]:
     """The additional cost of a day (of a run, if the runs per day are not known) in USD by cause, the largest first.
     Without calls, tokens are counted per run; without tokens and calls, only runs and price are causes."""
-    counted = before.runs_a_day > 0 and after.runs_a_day > 0
-    runs = (before.runs_a_day, after.runs_a_day) if counted else (1.0, 1.0)
+    runs_known = before.runs_a_day > 0 and after.runs_a_day > 0
+    runs = (before.runs_a_day, after.runs_a_day) if runs_known else (1.0, 1.0)
     cost = before.usd * runs[0], after.usd * runs[1]
     if min(before.usd, after.usd) <= _SMALL:
         return {"price": cost[1] - cost[0]}

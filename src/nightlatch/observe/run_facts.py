@@ -20,7 +20,7 @@ def run_verdict(reader: StoreReader, run: RunRow, status: str = "") -> Headline:
 
 
 def run_facts(reader: StoreReader, run: RunRow, status: str) -> RunFacts:
-    """`status`: as shown, so it may be `lapsed`."""
+    """`status`: the status to show, which may be `lapsed`."""
     bounds, reports, landed, effect, planned = dict[str, str](), 0, "", "", set[str]()
     for entry in reader.ledger.history.outline(run.id) if run.attempt else ():
         if entry.kind == kinds.STARTED:
@@ -70,7 +70,7 @@ def last_line(reader: StoreReader, run: RunRow) -> str:
 
 
 def at(moment: float) -> str:
-    """02:51 in local time; with the date if it is a day or more away."""
+    """02:51, in local time; with the date if the moment is a day or more away."""
     shown = time.localtime(moment)
     near = abs(clock.wall() - moment) < 86400
     return time.strftime("%H:%M" if near else "%d %b %H:%M", shown)

@@ -13,8 +13,8 @@ from ..runtime.supervisor.leases import unsealed
 from ..system import clock
 from .reader import NEEDS_DECISION, StoreReader
 
-_LATE = 60.0  # seconds after which a due try is overdue: until then another run of the job may hold the lease
-STATUSES = (*statuses.ALL, lapse.LAPSED)  # every word a run's status is shown as
+_LATE = 60.0  # a try is overdue so many seconds after it was due; until then another run of the job may hold the lease
+STATUSES = (*statuses.ALL, lapse.LAPSED)  # every status that a run can be shown with
 
 _MOST = 10**9  # more runs than any store has; every database accepts this number as a limit
 
@@ -128,18 +128,18 @@ def choices(reader: StoreReader, run: RunRow, status: str) -> tuple[Advice, ...]
 
 
 def start(reader: StoreReader, run: RunRow) -> Advice:
-    """The command that starts another attempt in the same way."""
+    """The command that makes another attempt, as a batch if the run is one."""
     return batch(reader, run) or advice.to("retry", run.id)
 
 
 def batch(reader: StoreReader, run: RunRow) -> Advice | None:
     """The command that starts a batch again; None if the run is not a batch."""
     recorded = [entry.facts["again"] for entry in reader.ledger.history.outline(run.id) if entry.kind == kinds.BATCH]
-    return _parsed(recorded[-1], run) if recorded else None
+    return _without_store(recorded[-1], run) if recorded else None
 
 
-def _parsed(line: str, run: RunRow) -> Advice:
-    """A recorded shell line as advice, without --store, which the front end adds."""
+def _without_store(line: str, run: RunRow) -> Advice:
+    """The command of a recorded shell line, without --store, which the front end adds."""
     import shlex
 
     try:
@@ -211,7 +211,7 @@ def entry_facts(entry: Entry) -> dict[str, object]:
     return {"at": entry.at, "chain": entry.chain, "seq": entry.seq, "kind": entry.kind, "facts": entry.facts}
 
 
-def short_command(reader: StoreReader, run: str, typed: Advice) -> str:
+def short_command(reader: StoreReader, run: str, command: Advice) -> str:
     """The command to type, with the run's id shortened to a unique beginning."""
     short = reader.ledger.history.short(run)
-    return advice.text(advice.to(*(short if word == run else word for word in typed.words)))
+    return advice.text(advice.to(*(short if word == run else word for word in command.words)))

@@ -12,7 +12,7 @@ from ..core.value import value
 from ..ledger.slots import merged
 from .reader import StoreReader
 
-OVERDUE = 600.0  # seconds after its due time, an unclaimed slot is overdue
+OVERDUE = 600.0  # an unclaimed slot is overdue when it has been due for so many seconds
 
 
 @value(frozen=True, kw_only=True)
@@ -20,7 +20,7 @@ class JobLine:
     """One job's slots."""
 
     row: Row
-    last: SlotRecord | None
+    last: SlotRecord | None  # the newest record
     overdue: bool
     skipped: float  # share of the slots, 0 to 1
 
@@ -52,7 +52,7 @@ class JobLine:
 
 
 def lines(reader: StoreReader, since: float) -> list[JobLine]:
-    """One line for each job, overdue jobs first. `since`: when the share of skipped slots begins."""
+    """One line for each job, overdue jobs first. The share of skipped slots counts slots from `since` on."""
     now = reader.store.clock()
     found = [_line(reader, rows.read(cursor), since, now) for cursor in reader.store.cursors()]
     return sorted(found, key=lambda line: (not line.overdue, line.row.job))

@@ -47,7 +47,7 @@ def earned(reader: StoreReader, job_rows: list[Row]) -> list[Row]:
     """Jobs that may be promoted. No job is promoted automatically."""
     ready = [row for row in job_rows if row.stage in (MANUAL, SUPERVISED) and row.clean]
     jobs = configured() if ready else {}
-    return [row for row in ready if row.job in jobs and evidence.is_due(reader, row, jobs[row.job])]
+    return [row for row in ready if row.job in jobs and evidence.may_be_promoted(reader, row, jobs[row.job])]
 
 
 def all_rows(reader: StoreReader) -> list[Row]:

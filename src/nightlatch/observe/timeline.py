@@ -16,7 +16,7 @@ from ..system import identity
 from . import figures
 
 _COMMIT, _SHORT = 40, 12  # characters of a commit's id: in the journal, and as shown
-_FEW = 3  # up to this many steps in a row are shown one by one
+_SHOWN_SINGLY = 3  # up to this many steps in a row are shown one by one
 
 
 @value(frozen=True, kw_only=True)
@@ -32,22 +32,22 @@ def timeline(entries: Sequence[Entry]) -> list[Event]:
 
 
 def _collapsed(entries: Sequence[Entry]) -> list[Entry]:
-    """Entries of progress and usage that follow one another, in any order, become the last progress and one sum."""
+    """Of progress and usage entries that follow one another, keep only the last progress and the sum of the usage."""
     found: list[Entry] = []
-    often: dict[str, list[Entry]] = {}
+    frequent: dict[str, list[Entry]] = {}
     for entry in [*entries, None]:
-        if entry is not None and _is_often(entry):
-            often.setdefault(entry.kind, []).append(entry)
+        if entry is not None and _is_frequent(entry):
+            frequent.setdefault(entry.kind, []).append(entry)
             continue
-        last = [_summed(same) if kind == kinds.USAGE else same[-1] for kind, same in often.items()]
+        last = [_summed(same) if kind == kinds.USAGE else same[-1] for kind, same in frequent.items()]
         found += sorted(last, key=lambda one: one.at)
-        often = {}
+        frequent = {}
         found += [entry] if entry is not None else []
     return found
 
 
 def _summed(same: list[Entry]) -> Entry:
-    """One entry for all, at the time of the last; facts in which they differ are left out."""
+    """One entry for all of them, at the time of the last; facts in which they differ are left out."""
     facts = {name: text for name, text in same[-1].facts.items() if all(one.facts.get(name) == text for one in same)}
     for unit in UNITS:
         amount = sum(float(one.facts.get(unit, 0.0)) for one in same)
@@ -81,21 +81,21 @@ def _usage(facts: dict[str, str]) -> str:
     return ", ".join(filter(None, (text, *about)))
 
 
-def _is_often(entry: Entry) -> bool:
+def _is_frequent(entry: Entry) -> bool:
     return entry.kind in kinds.ROWS and kinds.ROWS[entry.kind].often
 
 
 def _grouped(entries: list[Entry]) -> list[list[Entry]]:
     """Consecutive steps that succeeded form one group; every other entry is alone."""
     groups: list[list[Entry]] = []
-    before = False
+    last_was_success = False
     for entry in entries:
-        well = _is_success(entry)
-        if well and before:
+        success = _is_success(entry)
+        if success and last_was_success:
             groups[-1].append(entry)
         else:
             groups.append([entry])
-        before = well
+        last_was_success = success
     return groups
 
 
@@ -108,7 +108,7 @@ def _is_success(entry: Entry) -> bool:
 
 
 def _events(group: list[Entry]) -> list[Event]:
-    if len(group) <= _FEW:
+    if len(group) <= _SHOWN_SINGLY:
         return [Event(at=entry.at, sentence=sentence(entry)) for entry in group]
     done: list[str] = []
     begun: dict[str, None] = {}  # not ended yet
@@ -123,7 +123,7 @@ def _events(group: list[Entry]) -> list[Event]:
 
 
 def _keys(entry: Entry, kind: str, status: str) -> list[str]:
-    """The keys of the steps that the entry gives this status: `kind` has one, ITEMS_MOVED several."""
+    """The keys that the entry gives this status: an entry of `kind` has one key, one of ITEMS_MOVED several."""
     if entry.kind == kinds.ITEMS_MOVED:
         return [key for key in entry.facts.get(status, "").split("\n") if key]
     return [entry.facts.get("key", "")] if entry.kind == kind else []

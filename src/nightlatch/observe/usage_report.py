@@ -19,11 +19,11 @@ from ..system import clock
 from .reader import StoreReader
 
 BY = ("job", "day", "model", "step", "agent", "kind", "tag", "host")
-REPORTED = ("step", "agent", "kind")  # only single reports have these, and they are removed with their runs
-WITH_REPORTED = (*REPORTED, "job", "model", "tag")
+REPORTED = ("step", "agent", "kind")  # only single reports have these columns; a report is removed with its run
+WITH_REPORTED = (*REPORTED, "job", "model", "tag")  # columns that can be combined with those of REPORTED
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes text that begins so for a formula
-_DAYS = 14  # shown in a sparkline; the pace is computed from them
-_RUNS = 20  # whose median is the usual run
+_DAYS = 14  # the last days, which a sparkline shows and the pace is computed from
+_RUNS = 20  # the last runs, whose medians are the usual run
 _COLUMNS = ("runs", FAILED, "elapsed", "items", *UNITS)
 
 
@@ -54,7 +54,7 @@ class UsageReport:
     by: tuple[str, ...]
     since: str  # a day; "": from the beginning
     until: str
-    unit: str  # of the shares
+    unit: str  # in which the shares are computed
     rows: tuple[UsageRow, ...]  # the dearest first; by day: the oldest first
     total: UsageRow
     pace: Pace | None = None  # None if nothing was paid this month
@@ -90,9 +90,9 @@ def report(
     until: str = NO_END,
     usual: int | None = None,
 ) -> UsageReport:
-    """What was used, summed by these columns. `since`, `until`: days in the ledger's zone, both included. `usual`: for
-    how many jobs, the dearest first, the usual run is computed; None: all."""
-    if _is_reported(by):
+    """What was used, summed by these columns. `since`, `until`: days in the ledger's zone, both included. `usual`: the
+    usual run is computed for this many jobs, the dearest first; None: for all."""
+    if _needs_reports(by):
         sums = _reported(reader, by, job, since, until)
     else:
         sums = reader.ledger.history.sums(by, _COLUMNS, job=job, since=since, until=until)
@@ -101,7 +101,7 @@ def report(
     if "model" in by or "tag" in by:  # runs are counted in rows without a model or tag: leave those out
         sums = [row for row in sums if any(row[size + len(_COLUMNS) - len(UNITS) :])]
     unit = next((name for name, amount in total.amounts.by_unit().items() if amount), "usd")
-    daily = _daily(reader, by, job, unit) if "day" not in by and not _is_reported(by) else {}
+    daily = _daily(reader, by, job, unit) if "day" not in by and not _needs_reports(by) else {}
     whole = getattr(total.amounts, unit)
     rows = [_row(row[:size], row[size:], unit, whole, daily) for row in sums]
     rows.sort(key=lambda row: row.by if "day" in by else (-row.share, -row.runs, row.by))
@@ -142,7 +142,7 @@ def pace(reader: StoreReader, job: str | None = None) -> Pace | None:
     return Pace(month=today.strftime("%B"), used=used, expected=used + left * sum(recent) / min(days_known, _DAYS))
 
 
-def _is_reported(by: Sequence[str]) -> bool:
+def _needs_reports(by: Sequence[str]) -> bool:
     return any(name in REPORTED for name in by)
 
 
@@ -168,7 +168,7 @@ def _row(
     by: tuple[str, ...], sums: tuple[int, ...], unit: str = "", whole: float = 0.0,
     daily: Mapping[tuple[str, ...], Sequence[float]] = MappingProxyType({}),
 ) -> UsageRow:  # fmt: skip
-    """`whole`: the total in `unit`, of which this row has a share; the total row itself is made without them."""
+    """`whole`: the total in `unit`, of which the row has a share. The total's own row is made without these two."""
     runs, failed, elapsed, items, *parts = sums
     used = amounts(dict(zip(UNITS, parts, strict=True)))
     share = getattr(used, unit) / whole if whole else 0.0 if unit else 1.0

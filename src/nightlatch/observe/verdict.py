@@ -19,10 +19,10 @@ Clock = Callable[[float], str]  # a moment as 02:51, in the ledger's time zone
 CALM, DECIDE, ALARM = "calm", "decide", "alarm"  # green, amber, red
 
 LAPSED = "lapsed"
-ENOUGH_RUNS = 12  # in the history, before anything is called usual
-ENOUGH_REPORTS = 3  # of progress, before an end is forecast from them
-LIKE = 0.15  # a smaller difference still counts as usual
-_NEARLY_ALL = 0.8  # the share of a rise from which one job has "nearly all" of it
+ENOUGH_RUNS = 12  # runs that the history must have before anything is called usual
+ENOUGH_REPORTS = 3  # reports of progress that are needed to forecast the end of a run
+USUAL_WITHIN = 0.15  # a cost that differs from the usual one by at most this share still counts as usual
+_NEARLY_ALL = 0.8  # a job with at least this share of a rise has "nearly all" of it
 _LONGEST = 200  # characters; a longer reported text is cut
 
 
@@ -40,17 +40,17 @@ class Headline:
 class Night:
     """What the ledger knows about the time since last evening."""
 
-    slots: int = 0  # that were due
+    slots: int = 0  # slots that were due
     slots_ran: int = 0
-    ended: int = 0  # runs; shown only if no slots were due
+    ended: int = 0  # runs that ended; shown only if no slots were due
     well: int = 0  # runs that succeeded
     need_you: int = 0
-    alarming: int = 0  # how many of these are more than an approval: failed, in doubt and so on
+    alarming: int = 0  # how many of these need more than an approval: failed runs, runs in doubt and so on
     usd: float = 0.0
     usual_usd: float | None = None  # None: too little history
     weekday: str = ""  # such as Sunday
     risen_job: str = ""  # the job with the largest part of the rise
-    risen_share: float = 0.0  # that part, 0 to 1
+    risen_share: float = 0.0  # that job's part, 0 to 1
     refused: int = 0
     journal_intact: bool | None = None  # None: not verified
     journal_broken_at: str = ""  # such as: entry 812 of articles
@@ -110,7 +110,7 @@ def _used(facts: Night) -> str:
     if not facts.usual_usd:
         return f"{used}."
     change = facts.usd / facts.usual_usd - 1
-    if abs(change) <= LIKE:
+    if abs(change) <= USUAL_WITHIN:
         return f"{used}, as on other {day}s."
     if change > 1:
         text = f"{used}, {figures.times(facts.usd / facts.usual_usd)} what a usual {day} takes"
@@ -140,7 +140,7 @@ class RunFacts:
     status: str
     now: float
     attempt: int = 0
-    tries: int = 0  # how many are allowed
+    tries: int = 0  # how many tries are allowed; 0: not known
     started: float | None = None
     ended: float | None = None
     again_at: float | None = None  # when the next try is due
@@ -199,13 +199,13 @@ def _waiting(facts: RunFacts, at: Clock) -> str:
 
 def _running(facts: RunFacts, at: Clock) -> str:
     end = expected_end(facts)
-    far = f"{count(facts.done)} of {count(facts.total)}" if facts.total else f"{count(facts.done)} done"
+    progress = f"{count(facts.done)} of {count(facts.total)}" if facts.total else f"{count(facts.done)} done"
     if end is not None:
         cost = f" for {money(facts.usd * facts.total / facts.done)}" if facts.usd else ""
-        return f"{far}, done about {at(end)}{cost}."
+        return f"{progress}, done about {at(end)}{cost}."
     running = f"running for {span(facts.now - facts.started)}" if facts.started else "running"
     if facts.reports or facts.done:
-        return f"{far}, {running}."
+        return f"{progress}, {running}."
     return f"{running.capitalize()}, no progress reported."
 
 
@@ -215,9 +215,9 @@ def _succeeded(facts: RunFacts, at: Clock) -> str:
 
 
 def _failed(facts: RunFacts, at: Clock) -> str:
-    bare = facts.exit_code is not None and facts.reason in ("", f"exit code {facts.exit_code}")
-    code = f" with exit code {facts.exit_code}" if bare else ""
-    why = _text(facts.last_line if bare else facts.reason)
+    only_code = facts.exit_code is not None and facts.reason in ("", f"exit code {facts.exit_code}")
+    code = f" with exit code {facts.exit_code}" if only_code else ""
+    why = _text(facts.last_line if only_code else facts.reason)
     return f"Failed{_when(facts, at)}{code}{_attempt(facts)}{': ' + why if why else ''}".rstrip(".") + "."
 
 
@@ -295,7 +295,7 @@ class Dearer:
     """A job that costs more than usual."""
 
     job: str
-    factor: float  # of the usual
+    factor: float  # how many times the usual cost
     since: str  # Friday, or 3 November
 
 

@@ -31,7 +31,7 @@ class Steadiness:
 
     def __init__(self, clocks: Clocks) -> None:
         self._clocks = clocks
-        self._since = clocks.now()
+        self._since = clocks.now()  # since when the wall clock has kept pace
         self._last = self._read()
         self._woke: float | None = None
         self._stepped: float | None = None

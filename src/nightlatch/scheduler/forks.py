@@ -51,12 +51,12 @@ PRELOADED = (
     "nightlatch.system.spawn",
 )
 PUBLISHING = "nightlatch.runtime.supervisor.publishing.delivery"
-_LOOK = 1.0  # seconds between two looks at the package's files, which take longer than a fork
-_OBJECTS = 20_000  # new ones between garbage collections: a short run makes little garbage, and the search copies pages
-# How CPython places small objects: those of one size are in pools.
+_LOOK = 1.0  # seconds between two looks at the package's files: a look takes longer than a fork
+_NEW_OBJECTS = 20_000  # between two garbage collections: a short run makes little garbage, and a search copies pages
+# How CPython places small objects: those of one size share pools of `_POOL` bytes, each with a header.
 _SIZES, _POOL, _HEADER = range(48, 513, 16), 16384, 48
 _EMPTY, _MOST_GAPS = b"".__sizeof__(), 2000
-_filling: list[bytes] = []
+_fillers: list[bytes] = []
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -68,11 +68,11 @@ def main(fd: int) -> NoReturn:
     identity.read_once()
     for area in ("store", "ledger"):
         schema.migrations(area)
-    stamp, looked = package_stamp(), clock.now()
+    stamp, looked_at = package_stamp(), clock.now()
     gc.collect()
     _fill_gaps()
     gc.freeze()
-    gc.set_threshold(_OBJECTS)
+    gc.set_threshold(_NEW_OBJECTS)
     children = _Children()
     poll = select.poll()
     poll.register(fd, select.POLLIN)
@@ -83,8 +83,8 @@ def main(fd: int) -> NoReturn:
             send(channel, {"ended": pid, "code": code})
         if fd not in ready:
             continue
-        if clock.now() - looked > _LOOK:
-            looked = clock.now()
+        if clock.now() - looked_at > _LOOK:
+            looked_at = clock.now()
             if package_stamp() != stamp:
                 _begin_anew(fd)
         order = receive(channel)
@@ -101,12 +101,12 @@ def main(fd: int) -> NoReturn:
 
 
 def _fill_gaps() -> None:
-    """Fill the gaps that loading has left between small objects. An object in a gap has a page copied for it; when no
-    gap is left, what a supervisor makes is side by side in new pages."""
+    """Fill the gaps that loading has left between small objects. A new object in a gap costs a copy of its page. Once
+    no gap is left, the objects that a supervisor makes lie side by side in new pages."""
     for size in _SIZES:
         for _ in range(_MOST_GAPS):
-            _filling.append(bytes(size - _EMPTY))
-            if id(_filling[-1]) % _POOL < _HEADER + _SIZES.step:  # the first in its pool: no gap of this size is left
+            _fillers.append(bytes(size - _EMPTY))
+            if id(_fillers[-1]) % _POOL < _HEADER + _SIZES.step:  # the first in its pool: no gap of this size is left
                 break
 
 

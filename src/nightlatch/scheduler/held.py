@@ -26,7 +26,7 @@ class HeldPlans:
         self._separate_ledgers = store.lists_begun
 
     def agreed(self, row: Row) -> Row:
-        """The row, made to agree with the ledger about its plan: a process may have been killed in between."""
+        """The row, made to agree with the ledger about its plan: a process may have changed one and been killed."""
         held = row.claim.held if row.claim and row.claim.is_open else None
         if self._separate_ledgers:
             self._follow(row)
@@ -41,11 +41,11 @@ class HeldPlans:
         return approval.refused(row, self._store) if run.status == statuses.CANCELLED else row
 
     def _follow(self, row: Row) -> None:
-        """Cancel this machine's plans that the row does not hold (any more): refused or expired on another machine."""
+        """Cancel this machine's plans that the row does not hold: another machine refused them or let them expire."""
         for run in self._ledger.held(row.job):
             # A run of ours may be about to name its plan in the row.
-            begun = row.claim is not None and row.claim.is_open and row.claim.by == self._host
-            if not approval.held_claim(row, run, self._store) and not begun:
+            claimed_here = row.claim is not None and row.claim.is_open and row.claim.by == self._host
+            if not approval.held_claim(row, run, self._store) and not claimed_here:
                 self._cancel(run, "refused on another machine, or expired")
 
     def expired(self, row: Row) -> Row:

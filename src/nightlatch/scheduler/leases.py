@@ -8,7 +8,7 @@ from ..core.model import Record
 from ..core.protocols import Store
 from ..store import proof, sightings
 
-_FEW = 50  # up to so many leases are read one by one; for more, all are read at once
+_MOST_SINGLE_READS = 50  # of leases; if more are wanted, all are read at once
 
 
 class JobLeases:
@@ -18,7 +18,7 @@ class JobLeases:
 
     def look(self, jobs: Collection[str]) -> None:
         """Read these jobs' leases; all others count as free."""
-        if len(jobs) > _FEW or (jobs and self._store.lists_begun):  # on git each read is a request
+        if len(jobs) > _MOST_SINGLE_READS or (jobs and self._store.lists_begun):  # on git each read is a request
             wanted = set(jobs)
             found = [record for record in self._store.records() if record.name in wanted]
         else:

@@ -1,5 +1,5 @@
-"""A person's decisions about a job's slots: pause, unpause, skip one, or set the time from which they count. Each is
-one move of the row, journaled with the person's name."""
+"""A person's decisions about a job's slots: pause or unpause them, skip one, set the time from which they count. Each
+decision is one move of the row, journaled with the person's name."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class JobSlots:
         return row
 
     def _skip_due(self, row: Row, now: float, reason: str) -> Row:
-        """The row with all slots skipped that are due by `now`."""
+        """The row after all slots that are due by `now` are skipped."""
         times, record = times_of(row.schedule), row_plan.skipped_slots(row, now, reason, identity.host())
         if times is None or record is None:
             return row

@@ -1,4 +1,4 @@
-"""What a look makes of a row, as functions of the row."""
+"""What one look of the scheduler makes of a row, as functions of the row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..core.value import replace
 from .scheduled import Scheduled, due_before
 
 _NOTHING = Decision()
-PASSED = 1000  # slots at most that a row which was set back lists as run already; done keys show the others
+_MOST_PASSED = 1000  # slots that a row lists as already run after it was set back; done keys show the others
 
 
 class RowPlan:
@@ -48,7 +48,7 @@ def takes_room(row: Row, host: str) -> bool:
 
 
 def decided(row: Row, job: Scheduled, decision: Decision, following: float, *, host: str, keep: int) -> Row:
-    """The row after a decision about its slots. `following`: the slot after the decided ones, if it is known."""
+    """The row after a decision about its slots. `following`: the next slot after them; 0.0 if unknown."""
     changes: dict[str, Any] = {}
     if decision.unpause:
         changes["paused"] = None
@@ -83,19 +83,19 @@ def skipped_slots(row: Row, now: float, reason: str, host: str) -> SlotRecord | 
 
 
 def set_back(row: Row, job: Scheduled, now: float, recorded: Iterable[SlotRecord]) -> Row:
-    """The row without the moves of a clock that was ahead. Records that name a run stay. `recorded`: the ledger's."""
+    """The row without the moves of a clock that was ahead. Records of runs stay. `recorded`: the ledger's records."""
     ran = still_decided(row, recorded, now)
     begin = float(int(now))
     kept = tuple(_cut(record, job, begin) for record in row.records if record.names_a_run or record.first <= begin)
     return replace(
         row, slot=begin, next_due=job.next(begin), era=row.era + 1, struck=row.set_back_to(begin),
-        passed=tuple(sorted(ran)[:PASSED]), records=kept,
+        passed=tuple(sorted(ran)[:_MOST_PASSED]), records=kept,
     )  # fmt: skip
 
 
 def still_decided(row: Row, recorded: Iterable[SlotRecord], time: float) -> set[float]:
-    """The slots after a time that stay decided when the row is set back to it: those with a run, and the open
-    claim's. A claim that ended without a run has only a record, which is struck out."""
+    """The slots after a time that stay decided when the row is set back to it: those that have a run, and
+    the slot of an open claim. A claim that ended without a run has only a record, which is struck out."""
     ran = {record.first for record in (*recorded, *row.records) if record.names_a_run and record.first > time}
     return ran | {row.claim.slot} if row.claim and row.claim.is_open and row.claim.slot > time else ran
 

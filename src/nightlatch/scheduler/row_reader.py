@@ -15,7 +15,7 @@ from .scheduled import Scheduled
 
 class RowReader:
     def __init__(self, ledger: Ledger, *, separate_ledgers: bool, say: Callable[[str], None]) -> None:
-        """`separate_ledgers`: each machine has one."""
+        """`separate_ledgers`: does each machine have its own ledger?"""
         self._ledger, self._separate_ledgers, self._say = ledger, separate_ledgers, say
         self._known: dict[str, Row] = {}  # job → its row as this process last read or moved it
         self.unreadable: set[str] = set()  # jobs whose rows only a newer program can read
@@ -27,13 +27,13 @@ class RowReader:
         """The rows of these jobs, as far as this program can read them."""
         return [row for cursor in cursors if cursor.job in wanted and (row := self._row(cursor))]
 
-    def keep(self, row: Row) -> None:
+    def remember(self, row: Row) -> None:
         """Remember a row that we have moved, so that it need not be parsed when it is read."""
         self._known[row.job] = row
 
     def update_ledger(self, found: Iterable[Row], jobs: Mapping[str, Scheduled], *, again: bool = False) -> None:
-        """`again`: for rows that have moved, strike out once more: a process that was frozen during a set-back may have
-        recorded what it had read before."""
+        """`again`: strike out once more for rows that have moved, because a process that was frozen during a set-back
+        may have recorded what it had read before the set-back."""
         if self._separate_ledgers:
             self._copy_records(found)
         for row in found:

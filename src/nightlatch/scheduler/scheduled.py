@@ -83,10 +83,10 @@ class Scheduled:
 
 
 def times_of(text: str) -> schedule.Schedule | None:
-    """A schedule as a row keeps it; None: there is none, or this program cannot read it."""
-    *parts, zone = text.split("\n")
+    """Parse a schedule as a row keeps it; None: there is none, or this program cannot read it."""
+    *lines, zone = text.split("\n")
     try:
-        return schedule.parse(parts, find(zone)) if parts else None
+        return schedule.parse(lines, find(zone)) if lines else None
     except UsageError:
         return None
 

@@ -28,8 +28,8 @@ from .scheduled import Scheduled
 from .watch import Watch
 
 POLL = 2.0  # seconds until pauses, retries and edits by others are noticed
-ALL = 600.0  # seconds between two looks at all rows: a row that a wrong clock has moved ahead does not become due
-# `POLL`, where a look is a request to a remote: while another machine's claim is open, and otherwise.
+_ALL_ROWS_EVERY = 600.0  # seconds between two looks at all rows: one that a wrong clock moved ahead never becomes due
+# In place of `POLL`, if a look is a request to a remote: while another machine's claim is open, and otherwise.
 POLL_CLAIMED, POLL_IDLE = 60.0, 300.0
 
 
@@ -50,7 +50,7 @@ class Scheduler:
         """`start` gives a claimed slot to a supervisor, without waiting for it."""
         self._store, self._ledger, self._host, self.at_once = store, ledger, host, at_once
         self._clocks, self._new_id, self._start, self._say = clocks, new_id, start, say
-        self._separate_ledgers = store.lists_begun  # and no clock that machines share
+        self._separate_ledgers = store.lists_begun  # then machines do not share a clock either
         self._keep = KEPT if self._separate_ledgers else 0
         self._leases = leases or JobLeases(store)
         self._steadiness = Steadiness(clocks)
@@ -60,9 +60,9 @@ class Scheduler:
         self.jobs: Mapping[str, Scheduled] = {}
         self._removed: set[str] = set()  # jobs no longer in nightlatch.toml, whose rows still have a schedule
         self.served: dict[str, str] = {}  # job → `last_served` of `definition.judge`
-        self.keep_served: Callable[[], None] = lambda: None  # writes `served` to the disk
+        self.remember_served: Callable[[], None] = lambda: None  # writes `served` to the disk
         self.shared = True  # may other machines have another nightlatch.toml?
-        self._old: dict[str, str] = {}  # job → the definition in force, where ours is old
+        self._old: dict[str, str] = {}  # job → the definition in force, for jobs whose definition here is old
         self._unsynced: set[str] = set()  # jobs whose rows are read at the next look even if they are not due
         self._looked_at_all = clocks.now()
         self._next: dict[str, float] = {}  # job → when it is worth a look
@@ -82,7 +82,7 @@ class Scheduler:
         """Do what is due; returns the seconds until the next look. If it raises `StoreUnreachable`, nothing was
         started, and the slots wait."""
         now = self._begin()
-        if self._clocks.now() - self._looked_at_all > ALL:
+        if self._clocks.now() - self._looked_at_all > _ALL_ROWS_EVERY:
             self._unsynced = set(self.jobs)
         cursors = self._store.cursors() if self._unsynced or self._removed else self._store.cursors(due=now)
         found = self._rows(cursors, now)
@@ -90,7 +90,7 @@ class Scheduler:
         added = [RowPlan(None, self._new_row(self.jobs[job], now), Decision()) for job in sorted(self._missing(found))]
         self._next |= {plan.new.job: plan.new.next_due for plan in added}
         self._waiting = []
-        self._settle(found, [*added, *self._leaving(cursors, now)], now, self._room(found))
+        self._settle(found, [*added, *self._plans_for_removed(cursors, now)], now, self._room(found))
         self._watch.keep()
         if self._unsynced:
             self._unsynced = set()
@@ -99,7 +99,7 @@ class Scheduler:
         self._next_look = self._clocks.now() + pause
         return pause
 
-    def fill(self, ended: Collection[str]) -> float:
+    def start_waiting(self, ended: Collection[str]) -> float:
         """Runs of these jobs have ended: start what waits for them or for room, as `look` would, without reading all
         that is due. Returns the seconds until the next look."""
         if self._separate_ledgers or self._clocks.now() >= self._next_look:
@@ -122,7 +122,7 @@ class Scheduler:
         return bool(self._waiting)
 
     def _begin(self) -> float:
-        """Look at the clocks; returns the time that counts."""
+        """Look at the clocks; returns the store's time, which decides what is due."""
         self._steadiness.look()
         now = self._store.clock()
         self._note_sleep()
@@ -185,7 +185,7 @@ class Scheduler:
             stage=job.job.stage or UNATTENDED,
         )  # fmt: skip
 
-    def _leaving(self, cursors: Iterable[Cursor], now: float) -> list[RowPlan]:
+    def _plans_for_removed(self, cursors: Iterable[Cursor], now: float) -> list[RowPlan]:
         """Plans that end the schedules of jobs no longer in nightlatch.toml, which would be overdue for ever."""
         if not self._removed:
             return []
@@ -203,8 +203,8 @@ class Scheduler:
     def _plan(self, row: Row, now: float) -> RowPlan | None:
         """What changes with the job's definition and schedule. None: the definition here is old."""
         job = self.jobs[row.job]
-        standing = definition.judge(row, job.definition, self.served.get(row.job, ""), shared=self.shared)
-        if standing == definition.OLD:
+        age = definition.judge(row, job.definition, self.served.get(row.job, ""), shared=self.shared)
+        if age == definition.OLD:
             if self._old.get(row.job) != row.definition:
                 self._say(f"{row.job}: the definition here is old; nothing is started for it. git pull, or: "
                           f"nightlatch check --apply")  # fmt: skip
@@ -212,7 +212,7 @@ class Scheduler:
             return None
         self._old.pop(row.job, None)
         plan = RowPlan(row, row)
-        if standing == definition.NEW:
+        if age == definition.NEW:
             plan.new = definition.renewed(row, job.definition)
             if row.definition:
                 plan.notes.append((kinds.DEFINED, {"definition": job.definition[:12], "was": row.definition[:12]}))
@@ -304,17 +304,17 @@ class Scheduler:
             won = self._store.advance(sent)
         except StoreUnreachable:
             won = self._store.advance(sent)  # maybe only the reply was lost: then the rows have our moves' ids
-        for (plan, _), mine in zip(moves, won, strict=True):
+        for (plan, _), has_won in zip(moves, won, strict=True):
             job = plan.new.job
             if job in self._removed:
-                if mine:
+                if has_won:
                     self._say(f"{job} is no longer in nightlatch.toml, so it is no longer due")
                     self._forget(job)
                 continue
-            if not mine:
+            if not has_won:
                 self._next[job] = self.jobs[job].next(self._store.clock())  # another scheduler was first
                 continue
-            self._reader.keep(plan.new)
+            self._reader.remember(plan.new)
             self.served[job] = definition.mark(plan.new)  # only now: a definition whose move lost was not served
             if plan.claims and plan.new.claim:
                 self._watch.begin(job, plan.new.claim)
@@ -324,13 +324,13 @@ class Scheduler:
             self._say_skipped(plan)
 
     def _announce(self, plans: list[tuple[Row, Row]]) -> None:
-        """Write down which definitions this machine is about to bring into force: if it were killed right after the
-        move, it would not know that it has served them, and could never revert them."""
+        """Write down which definitions this machine is about to bring into force. If it were killed right after the
+        move, it would otherwise not know that it has served them, and could never revert them."""
         for old, new in plans:
             known, was = self.served.get(old.job, "").split("\n"), definition.mark(old)
             self.served[old.job] = "\n".join([*(mark for mark in known if mark == was), definition.mark(new)])
         if plans:
-            self.keep_served()
+            self.remember_served()
 
     def _say_skipped(self, plan: RowPlan) -> None:
         for record in plan.decision.records if plan.decision else ():
@@ -338,7 +338,7 @@ class Scheduler:
                 self._say(f"{plan.new.job}: {name_of(record.last)} skipped ({record.reason})")
 
     def _pause(self, now: float) -> float:
-        """Seconds until the next look: the next due time, or the next poll."""
+        """Seconds until the next look, at the next due time or the next poll, whichever is first."""
         poll = POLL if not self._separate_ledgers else POLL_CLAIMED if self._others_claims else POLL_IDLE
         known = [at for job in self.jobs if (at := self._next.get(job, 0.0)) > now]
         return max(min([poll, *(at - now for at in known)]), 0.01)

@@ -36,7 +36,7 @@ class Server:
     def __init__(self, load: Callable[[], Any], store: str | None, say: Callable[[str], None]) -> None:
         self._load, self._say = load, say
         self._by_file = not (store or os.environ.get(url.ENV))  # does nightlatch.toml name the store?
-        self.moved = False  # it names another one now: serve anew
+        self.moved = False  # nightlatch.toml names another store now: the caller must serve anew
         self._where = absolute_store(url.resolve(store), os.getcwd())
         self._store = url.connect(self._where)
         self._ledger = open_for(self._where)
@@ -52,16 +52,16 @@ class Server:
             start=self._starter.start,
             say=say,
         )
-        self._scheduler.shared = url.ledger_of(self._where) != url.BESIDE
+        self._scheduler.shared = url.ledger_of(self._where) != url.BESIDE  # a file beside the store is one machine's
         self._served = Served(self._store.folder, self._config.path)
         self._scheduler.served = self._served.definitions
-        self._scheduler.keep_served = self._keep_served
+        self._scheduler.remember_served = self._remember_served
         self._stop = 0
         self._unreachable = False
         self._apply_config()
 
     def serve(self, side_processes: Sequence[SideProcess] = ()) -> int:
-        """Schedule until a termination signal. Runs go on; process 1, whose end would kill them, ends them first."""
+        """Schedule until a termination signal. Runs go on; only process 1, whose end kills them, ends them first."""
         for process in side_processes:
             process.start_if_wanted()
         wake_fd = self._listen()
@@ -98,12 +98,12 @@ class Server:
         wake_fd = self._listen()
         worst = 0
         self._scheduler.look()
-        self._keep_served()
+        self._remember_served()
         while self._starter.busy and not (detach and not self._starter.has_open_orders):
             ended = self._wait(1.0, wake_fd)
             worst = worst or max([code for _, code in ended], default=0)
             if ended and self._scheduler.short_of_room:
-                self._scheduler.fill(())
+                self._scheduler.start_waiting(())
             if self._stop:
                 self._starter.signal_all(self._stop)
                 self._stop = 0
@@ -128,8 +128,8 @@ class Server:
         self._scheduler.serve({name: Scheduled(job, definition(job)) for name, job in jobs.items()}, removed)
 
     def _reload(self) -> bool:
-        """Read nightlatch.toml again if it was edited. Returns whether a new version is in force: once two looks have
-        found the same."""
+        """Read nightlatch.toml again if it was edited. Returns whether a new version was put into force. That
+        happens when two looks in a row have found the same version."""
         if not self._config.changed:
             return False
         try:
@@ -140,13 +140,13 @@ class Server:
             self._config_error = str(error)
             return False
         self._config_error = ""
-        if config.stamps != self._edited:  # an editor may be in the middle of it, and has only emptied it yet
-            self._edited = config.stamps
+        if config.stamps != self._new_stamps:  # an editor may still be writing, and may only have emptied the file
+            self._new_stamps = config.stamps
             return False
         before, self._config = self._config, config
         if self._by_file and config.store != before.store:
             # Machines that share the new store would start our jobs' slots too.
-            self._say("nightlatch.toml names another store: serving anew. Active runs go on, in the store before")
+            self._say("nightlatch.toml names another store: serving anew. Active runs continue in the previous store")
             self.moved = True
             return False
         self._apply_config()
@@ -154,7 +154,7 @@ class Server:
         return True
 
     _config_error = ""
-    _edited: object = None  # the stamps of a new version that counts if they are the same at the next look
+    _new_stamps: object = None  # of a version that is put into force if they are the same at the next look
 
     # ── one round ──
 
@@ -162,8 +162,8 @@ class Server:
         """Look once; returns the seconds until the next look. `ended`: the runs that have ended since the last one."""
         try:
             jobs = [what.partition(" ")[0] for what, _ in ended]
-            pause = self._scheduler.fill(jobs) if jobs else self._scheduler.look()
-            self._keep_served()
+            pause = self._scheduler.start_waiting(jobs) if jobs else self._scheduler.look()
+            self._remember_served()
         except StoreUnreachable as error:
             if not self._unreachable:
                 self._say(f"nothing is started while the store cannot be reached, and slots wait: {error}")
@@ -175,8 +175,8 @@ class Server:
         self._unreachable = False
         return pause
 
-    def _keep_served(self) -> None:
-        self._served.keep(self._scheduler.jobs)
+    def _remember_served(self) -> None:
+        self._served.remember(self._scheduler.jobs)
 
     def _wait(self, seconds: float, wake_fd: int) -> list[tuple[str, int]]:
         """Wait, in slices, for that long or until a run has ended and makes room. Returns the ended runs."""

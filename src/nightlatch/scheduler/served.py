@@ -22,7 +22,7 @@ class Served:
         self._known = self._read()
         self._mine = {job for job, (_, source) in self._known.items() if source == file}
         self.definitions = {job: definition for job, (definition, _) in self._known.items()}
-        self._kept = dict(self.definitions)
+        self._written = dict(self.definitions)
 
     def is_alone(self) -> bool:
         """Is this the only process on this machine that serves the file? Call it once: it keeps a lock until this
@@ -46,10 +46,10 @@ class Served:
         """The jobs that were served from this file and are not in it any more."""
         return {job for job in self._mine if job not in jobs}
 
-    def keep(self, jobs: Container[str]) -> None:
+    def remember(self, jobs: Container[str]) -> None:
         """Record what is served now; `jobs` are those of this file. Raises `StoreUnreachable` if this machine's disk
         does not take it."""
-        if self.definitions == self._kept:
+        if self.definitions == self._written:
             return
         kept = dict(self.definitions)
         self._mine = {job for job in kept if job in jobs or job in self._mine}
@@ -60,7 +60,7 @@ class Served:
         except OSError as error:
             problem = f"{self._path} cannot be written: {error.strerror}. Check space and permissions there"
             raise StoreUnreachable(problem) from error
-        self._kept = kept
+        self._written = kept
 
     def _read(self) -> dict[str, tuple[str, str]]:
         try:

@@ -12,8 +12,8 @@ from ..errors import BadConfig
 from ..store import url
 from ..system import clock
 
-_PAUSE = 1.0  # seconds between a death and the next start; doubled if it had lived only for a `_MOMENT`
-_LONGEST = 3600.0  # seconds of such a pause
+_PAUSE = 1.0  # seconds between a death and the next start; doubled if the life before it was shorter than `_MOMENT`
+_LONGEST = 3600.0  # seconds that such a pause lasts at most
 _MOMENT = 60.0  # seconds
 
 

@@ -1,7 +1,7 @@
 """How long each claim has been unchanged, by a clock that cannot be set.
 
-Kept on disk, so that two firings of a cron line are enough to take over what nobody began, and a daemon that is
-restarted goes on watching.
+This is kept on disk, so that two firings of a cron line are enough to take over a claim that nobody began, and so that
+a restarted daemon continues to watch.
 """
 
 from __future__ import annotations

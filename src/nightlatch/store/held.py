@@ -12,7 +12,7 @@ from . import sightings
 
 
 def sentence(record: Record | None, name: str, folder: str = "") -> str:
-    """`folder`: the store's on this machine, where `sightings` are kept."""
+    """Says who holds the lease. `folder`: the store's folder on this machine, where `sightings` are kept."""
     if record is None or not record.grant:
         return f"another holder had {name} a moment ago. Try again, or wait for it with --wait 60s"
     wait, when = max(record.ttl, 1.0), ""
@@ -31,7 +31,7 @@ def left_to_watch(record: Record, folder: str) -> float:
 
 
 def takeover(record: Record, folder: str) -> str:
-    """From when the lease can be taken over, and why not yet: the end of "It can be taken …"."""
+    """When the lease can be taken over, and why not yet: what follows "It can be taken"."""
     needed = duration.show(math.ceil(record.ttl * sightings.MARGIN))
     watched = sightings.watched_for(folder, record)
     why = f"this store has no clock, so a machine has to see the lease unchanged for 1.25 TTL, {needed}"
@@ -58,6 +58,7 @@ def lost_sentence(record: Record | None, name: str) -> str:
 
 
 def ending(record: Record) -> str:
+    """Until when the lease is held, or for how long it has been expired."""
     left = record.until - clock.wall() if record.left is None else record.left
     if left <= 0:
         expired = "expired" if record.left is not None else "not renewed in time: its TTL was over"

@@ -64,7 +64,7 @@ class Keeper:
     def check(self) -> None:
         """Return if the lease is certainly held; raise LeaseLost if it is lost.
 
-        When the last confirmation is old, wait for the next: meanwhile a supervised tree is frozen.
+        When the last confirmation is old, wait for the next one; until it comes, a supervised tree is frozen.
         """
         while not self.lost:
             if self._now() < self._tenure.freeze_at:
@@ -104,7 +104,7 @@ class Keeper:
         return self._tenure.renew_at
 
     def _sleep_until(self, when: float) -> bool:
-        """True at `when`; False once the lease is lost or we stop. In slices: a wait does not count time in suspend."""
+        """True at `when`; False once the lease is lost or we stop. Sleeps in slices, since waits stop in suspend."""
         while not self.lost:
             left = when - self._now()
             if left <= 0:

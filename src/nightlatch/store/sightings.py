@@ -14,7 +14,8 @@ MARGIN = 1.25  # two machines' clocks may tick at slightly different rates
 
 
 def lapsed(folder: str, record: Record) -> bool:
-    """Has the record been unchanged for longer than its TTL, by this machine's clock? A new one is watched from now."""
+    """Has the record been unchanged for longer than its TTL, by this machine's clock? A version seen for the first time
+    is watched from now on."""
     watched = watched_for(folder, record)
     if watched is None:
         durable.private_folder(os.path.join(folder, "seen"))

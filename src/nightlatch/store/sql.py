@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from ..database.postgres import PostgresDatabase
     from ..database.sqlite import SqliteDatabase
 
-# A token is at least the wall clock in ms: even a store that lost its records hands out higher ones.
+# The next token. It is at least the wall clock in ms, so even a store that lost its records hands out higher ones.
 # `excluded.token` is that clock, read once: between two readings it could step back.
 _NEXT = "CASE WHEN lease.token >= excluded.token THEN lease.token + 1 ELSE excluded.token END"
 
-# The first WHERE only reads, and lets one acquirer at a time go on: ON CONFLICT locks the row before it compares, so
-# losers would queue on it, and the winner's release behind them.
+# The first WHERE only reads, and lets one acquirer at a time go on. Without it losers would queue on the row, since ON
+# CONFLICT locks before it compares, and the winner's release would queue behind them.
 _ACQUIRE = f"""
 INSERT INTO {{prefix}}lease (name, token, previous, grant_id, holder, ttl, clock, expires, since, until, version, gates,
   past)
@@ -78,7 +78,7 @@ FROM {prefix}lease
 
 _HELD_BY_ANOTHER = "SELECT 1 FROM {prefix}lease WHERE name = :name AND grant_id IS NOT NULL AND grant_id <> :grant"
 
-# Never below the clock, as with an acquire: a store that forgot its grants may have handed out `above` + 1 before.
+# The token is never below the clock, as in an acquire: a store that forgot its grants may have handed out `above` + 1.
 # The clock is read once here too (`moment`). A person who raises the token vouches for all older marks.
 _RAISE_MINE = """
 UPDATE {prefix}lease SET version = lease.version + 1, token =
@@ -104,9 +104,9 @@ SELECT :scope, :key, :value, :input, token, {wall} FROM {prefix}lease WHERE name
 ON CONFLICT (scope, key) DO NOTHING RETURNING scope, key, value, input, token, at
 """
 
-_MINE = "SELECT token, {wall} FROM {prefix}lease WHERE name = :name AND grant_id = :grant"
-_MINE_LOCKED = "SELECT token FROM {prefix}lease WHERE name = :name AND grant_id = :grant {share}"
-_DONE = Table(
+_MY_LEASE = "SELECT token, {wall} FROM {prefix}lease WHERE name = :name AND grant_id = :grant"
+_MY_LEASE_LOCKED = "SELECT token FROM {prefix}lease WHERE name = :name AND grant_id = :grant {share}"
+_DONE_TABLE = Table(
     "done",
     {"scope": "TEXT", "key": "TEXT", "value": "TEXT", "input": "TEXT", "token": "BIGINT", "at": "BIGINT"},
     "ON CONFLICT (scope, key) DO NOTHING",
@@ -126,7 +126,7 @@ ON CONFLICT (name, gate) DO NOTHING RETURNING gate
 
 class SqlStore:
     default_ttl = 60.0
-    lists_begun = False  # all machines share the ledger, or there is only one
+    lists_begun = False  # all machines share the ledger, or there is only one machine
 
     def __init__(self, url: str, database: SqliteDatabase | PostgresDatabase, folder: str) -> None:
         self.url = url  # as it may be shown: without a password
@@ -140,8 +140,8 @@ class SqlStore:
 
     @property
     def may_be_lazy(self) -> bool:
-        """May `acquire` and `settle` be `lazy`: need they not be on the disk before the holder's next write, which
-        flushes them too? Only where nobody knows of them who survives the crash that forgets them: on one machine."""
+        """May `acquire` and `settle` be `lazy`, that is, reach the disk only with the holder's next write? Only if one
+        machine uses the store: a crash that forgets them then also ends every process that knew of them."""
         return not self._db.many_machines
 
     def acquire(
@@ -216,9 +216,9 @@ class SqlStore:
 
     def settle_many(self, name: str, grant: str, scope: str, keys: Mapping[str, str]) -> None:
         mine: dict[str, object] = {"name": name, "grant": grant}
-        for token, at in self._read(_MINE, **mine):
+        for token, at in self._read(_MY_LEASE, **mine):
             rows = [(scope, key, value, "", token, at) for key, value in keys.items()]
-            if self._db.guarded(self._sql(_MINE_LOCKED), mine, [(_DONE, rows)]):
+            if self._db.guarded(self._sql(_MY_LEASE_LOCKED), mine, [(_DONE_TABLE, rows)]):
                 return
         raise self._lost(name)
 
@@ -259,7 +259,7 @@ class SqlStore:
         return self._db.listen(name) or PollingWaiter(every=self._db.poll_every)
 
     def may_expire_by_observation(self, record: Record) -> bool:
-        """Asked of a record whose clock is not ours: on a server, from before its clock was set back."""
+        """Called for a record dated by another clock, or by a server's clock that was set back since."""
         if self._db.many_machines or identity.same_machine(record.holder):
             return True
         raise StoreUnreachable(

@@ -1,5 +1,5 @@
 """The jobs' rows in an SQL database. Several moves are one transaction; `{unlocked}` skips rows that another
-transaction is moving: two transactions that wait for each other's rows would deadlock."""
+transaction is moving, because two transactions that wait for each other's rows would deadlock."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     Row = tuple[Any, ...]
 
-_ALL = "SELECT job, id, slot, wake, body FROM {prefix}job"
-_ONE = f"{_ALL} WHERE job = :job"
-_DUE = f"{_ALL} WHERE wake <= :due ORDER BY wake, job"
+_READ_ALL = "SELECT job, id, slot, wake, body FROM {prefix}job"
+_READ_ONE = f"{_READ_ALL} WHERE job = :job"
+_READ_DUE = f"{_READ_ALL} WHERE wake <= :due ORDER BY wake, job"
 
-_BEGIN = """
+_INSERT = """
 INSERT INTO {prefix}job (job, id, slot, wake, body)
 SELECT CAST(:job AS TEXT), CAST(:id AS TEXT), CAST(:slot AS BIGINT), CAST(:wake AS BIGINT), CAST(:body AS TEXT)
 WHERE :slot <= {wall}
@@ -32,20 +32,20 @@ WHERE job IN (SELECT job FROM {prefix}job WHERE job = :job {unlocked})
   AND id = :seen AND (:slot <= slot OR :slot <= {wall})
 """
 
-_ID = "SELECT job, id FROM {prefix}job"
+_READ_IDS = "SELECT job, id FROM {prefix}job"
 
-_FEW = 50  # up to so many rows are read one by one; for more, the whole table
+_MAX_SINGLE_READS = 50  # up to this many rows are read one by one; for more, the whole table is read
 
 
 def cursors(
     db: SqliteDatabase | PostgresDatabase, render: Callable[[str], str], jobs: Collection[str] | None, due: float | None
 ) -> list[Cursor]:
     if due is not None:
-        return [_cursor(row) for row in db.read(render(_DUE), due=_ms(due))]
-    if jobs is None or len(jobs) > _FEW:
-        found = map(_cursor, db.read(render(_ALL)))
+        return [_cursor(row) for row in db.read(render(_READ_DUE), due=_ms(due))]
+    if jobs is None or len(jobs) > _MAX_SINGLE_READS:
+        found = map(_cursor, db.read(render(_READ_ALL)))
         return [cursor for cursor in found if jobs is None or cursor.job in jobs]
-    return [_cursor(row) for job in jobs for row in db.read(render(_ONE), job=job)]
+    return [_cursor(row) for job in jobs for row in db.read(render(_READ_ONE), job=job)]
 
 
 def advance(db: SqliteDatabase | PostgresDatabase, render: Callable[[str], str], moves: Sequence[Move]) -> list[bool]:
@@ -53,22 +53,22 @@ def advance(db: SqliteDatabase | PostgresDatabase, render: Callable[[str], str],
         return [_advance_one(db, render, move) for move in moves]
     ordered = sorted(moves, key=lambda move: move.job)  # every process inserts in the same order, so that none deadlock
     with db.transaction() as execute:
-        execute.many(render(_BEGIN), [_values(move) for move in ordered if not move.seen])
+        execute.many(render(_INSERT), [_values(move) for move in ordered if not move.seen])
         execute.many(render(_MOVE), [_values(move) for move in ordered if move.seen])
-        if len(moves) > _FEW:
-            found = execute(render(_ID))
+        if len(moves) > _MAX_SINGLE_READS:
+            found = execute(render(_READ_IDS))
         else:
-            found = [row for move in moves for row in execute(render(f"{_ID} WHERE job = :job"), job=move.job)]
-    won: dict[str, str] = dict(found)
-    return [won.get(move.job) == move.id for move in moves]
+            found = [row for move in moves for row in execute(render(f"{_READ_IDS} WHERE job = :job"), job=move.job)]
+    ids: dict[str, str] = dict(found)
+    return [ids.get(move.job) == move.id for move in moves]
 
 
 def _advance_one(db: SqliteDatabase | PostgresDatabase, render: Callable[[str], str], move: Move) -> bool:
     """One move is the usual case: it needs no transaction."""
-    sql = render(f"{_MOVE if move.seen else _BEGIN} RETURNING job")
+    sql = render(f"{_MOVE if move.seen else _INSERT} RETURNING job")
     if db.write(sql, **_values(move)):
         return True
-    return [(move.job, move.id)] == db.read(render(f"{_ID} WHERE job = :job"), job=move.job)
+    return [(move.job, move.id)] == db.read(render(f"{_READ_IDS} WHERE job = :job"), job=move.job)
 
 
 def _values(move: Move) -> dict[str, Any]:

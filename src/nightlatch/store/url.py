@@ -1,4 +1,4 @@
-"""From a store's URL to the store, its ledger's place and its folder on this machine."""
+"""What a store's URL leads to: the store, the place of its ledger, and its folder on this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ENV = "NIGHTLATCH_STORE"
 
-_shared: dict[str, Store] = {}
+_shared: dict[str, Store] = {}  # URL → the store that `shared` returned for it
 
 
 def resolve(url: str | None) -> str:
@@ -62,8 +62,8 @@ class Scheme:
         checkup: str = "",
         large: bool = False,
     ) -> None:
-        """`checkup`: the module with the `findings(url)` that `nightlatch doctor` shows. `large`: its driver is
-        slow to load, so the warden, which does not need it, is forked first."""
+        """`checkup`: the module whose `findings(url)` `nightlatch doctor` shows. `large`: its driver is slow to load,
+        so the warden, which does not need the driver, is forked first."""
         self.prefixes, self.example, self.connect = prefixes, example, connect
         self.ledger, self.checkup, self.large = ledger, checkup, large
 
@@ -90,7 +90,7 @@ def folder_of(url: str) -> str:
         return _sqlite_path(url) + ".d"
     if url.startswith("git+") and ":" not in url:  # git+origin is another store in another repository
         return connect(url).folder
-    return storage.folder_for(hide_password(url))  # a new password does not make it another store
+    return storage.folder_for(hide_password(url))  # with a new password it is still the same store
 
 
 def connect(url: str | None = None) -> Store:
@@ -163,7 +163,7 @@ def _sqlite_path(url: str) -> str:
             f"{url!r} is a path from this folder, and there is no {folder} here. "
             f"Write {storage.FILE_URL}/{path} (four slashes) for a path from the root, or make that folder"
         )
-    return os.path.realpath(os.path.expanduser(path))  # one folder of locks for a store, by whatever path it is named
+    return os.path.realpath(os.path.expanduser(path))  # one folder of locks, whichever path names the store
 
 
 SCHEMES = (

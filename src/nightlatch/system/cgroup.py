@@ -2,7 +2,7 @@
 
 A process cannot leave it by clearing its environment, closing descriptors, hiding its memory or forking quickly; only
 root, or the owner of the parent cgroup, can move a process out. Needs cgroup v2 with `cgroup.kill` (Linux 5.14), and
-the right to make folders in the cgroup of this process: it is delegated to this user, or this is root.
+the right to make folders in the cgroup of this process. Root has it, and a user to whom that cgroup is delegated.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def possible() -> bool:
 
 
 def is_empty(folder: str) -> bool:
-    """Are there no processes in the cgroup, nor in those below it? One that was removed was empty."""
+    """Are there no processes in the cgroup, nor in those below it? A cgroup that was removed was empty."""
     try:
         with open(f"{folder}/cgroup.events", "rb") as file:
             return b"populated 0" in file.read()
@@ -81,7 +81,7 @@ def members(folder: str) -> list[int]:
 
 
 def end(folder: str, patience: float) -> bool:
-    """Kill everything in the cgroup, by one order to the kernel; True when it is proven empty. "" proves nothing."""
+    """Kill everything in the cgroup, by one order to the kernel; True when it is proven empty. False for ""."""
     if not folder:
         return False
     deadline, pause = time.monotonic() + patience, 0.0005
@@ -103,7 +103,7 @@ def _kill_headless(folder: str) -> None:
 
 
 def remove(folder: str) -> None:
-    """Remove the cgroup, with those that nested runs left in it. One that has processes stays."""
+    """Remove the cgroup, and those that nested runs left in it. A cgroup that has processes stays."""
     if not folder:
         return
     try:
@@ -119,7 +119,7 @@ def remove(folder: str) -> None:
 
 
 def sweep(older_than: float) -> None:
-    """Remove cgroups `older_than` so many seconds that killed holders left. One that has processes stays."""
+    """Remove cgroups that killed holders left, if older than `older_than` seconds. One that has processes stays."""
     parent = own()
     for entry in os.scandir(parent) if parent else ():
         if entry.name.startswith(_PREFIX) and time.time() - entry.stat().st_mtime > older_than:

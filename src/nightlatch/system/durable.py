@@ -17,7 +17,7 @@ def fsync(fd: int) -> None:
 
 
 def flush(fd: int) -> None:
-    """As fsync, but the file's times need not be flushed, only what is needed to read its bytes again."""
+    """As fsync, but flush only what is needed to read the file's bytes again, not the file's times."""
     if sys.platform == "linux":
         os.fdatasync(fd)
     else:

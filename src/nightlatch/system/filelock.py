@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _UNSIGNED = b" " * 80
 
-_DEATH_TIMEOUT = 1.0  # seconds, at least, for a killed process to lose the lock
+_DEATH_TIMEOUT = 1.0  # seconds that a killed process has, at least, to lose the lock
 LOOK_AFTER = 2.0  # seconds of waiting before a waiter looks at the holder
 
 
@@ -40,15 +40,15 @@ def _signature() -> bytes:
 
 
 class FairLock:
-    """A lock for one thread at a time to acquire and release; any thread may call `holder` and `stopped_holder`."""
+    """Only one thread at a time may acquire and release the lock; any may call `holder` and `stopped_holder`."""
 
     def __init__(self, path: str, *, keep_open: bool = False) -> None:
         """`keep_open`: keep the file open, for a lock that is taken often. Call `close` before a fork, since the child
         would share the lock."""
         self.path = path
         self._fd = -1
-        self._keep_open, self._kept = keep_open, -1
-        self._signed = True  # as holder, sign the file; False once we know that the kernel names the holder
+        self._keep_open, self._kept_fd = keep_open, -1
+        self._must_sign = True  # sign the file as its holder; False once we know that the kernel names the holder
 
     @property
     def held(self) -> bool:
@@ -73,13 +73,13 @@ class FairLock:
         If it has to wait, the waiting thread does the work as soon as it has the lock: the next process in the queue
         need not wait until the calling thread is awake.
         """
-        fd = self._at_once()
+        fd = self._try_once()
         if fd >= 0:
             try:
                 return work()
             finally:
                 self._give_back(fd)
-        waiter = _Waiter(self._open(), work, signed=self._signed)
+        waiter = _Waiter(self._open(), work, must_sign=self._must_sign)
         if not self._wait(waiter, patience, end_stopped=True):
             raise TimeoutError
         if waiter.error is not None:
@@ -92,7 +92,7 @@ class FairLock:
 
     def close(self) -> None:
         """Close the file that was kept open. Do not call it while this process holds the lock."""
-        kept, self._kept = self._kept, -1
+        kept, self._kept_fd = self._kept_fd, -1
         if kept >= 0:
             os.close(kept)
 
@@ -122,33 +122,33 @@ class FairLock:
     def _open(self) -> int:
         return os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
-    def _at_once(self) -> int:
+    def _try_once(self) -> int:
         """Try once, without waiting: the locked descriptor, or -1 if another process has the lock."""
-        # Prepared before, to be written as soon as the lock is ours: a holder stopped before that could not be found.
-        signature = _signature() if self._signed else b""
-        fd = self._kept if self._kept >= 0 else self._open()
+        # Prepared before, to be written as soon as the lock is ours: a holder stopped before it signs cannot be found.
+        signature = _signature() if self._must_sign else b""
+        fd = self._kept_fd if self._kept_fd >= 0 else self._open()
         if self._keep_open:
-            self._kept = fd
+            self._kept_fd = fd
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            if fd != self._kept:
+            if fd != self._kept_fd:
                 os.close(fd)
             return -1
-        self._signed = self._signed and not _kernel_names_holder(fd)
-        if self._signed:
+        self._must_sign = self._must_sign and not _kernel_names_holder(fd)
+        if self._must_sign:
             os.pwrite(fd, signature, 0)
         return fd
 
     def _give_back(self, fd: int) -> None:
-        _unlock(fd, signed=self._signed)
-        if fd != self._kept:
+        _unlock(fd, signed=self._must_sign)
+        if fd != self._kept_fd:
             os.close(fd)
 
     def _take(self, patience: float, *, end_stopped: bool) -> bool:
-        fd = self._at_once()
+        fd = self._try_once()
         if fd < 0:
-            waiter = _Waiter(self._open(), None, signed=self._signed)
+            waiter = _Waiter(self._open(), None, must_sign=self._must_sign)
             if not self._wait(waiter, patience, end_stopped=end_stopped):
                 return False
             fd = waiter.fd
@@ -172,7 +172,7 @@ class FairLock:
 
 
 def _kernel_names_holder(fd: int) -> bool:
-    """Does the kernel name the holder? Checked on the lock that we just took, since the list of all takes 15 ms."""
+    """Does the kernel name the holder? Checked on our new lock, since reading the list of all locks takes 15 ms."""
     mine = b" %d %s " % (os.getpid(), _place(os.fstat(fd)))
     return any(b"FLOCK" in line and mine in line for line in _lines(f"/proc/self/fdinfo/{fd}"))
 
@@ -213,8 +213,8 @@ class _Waiter:
     With `work`, that thread calls it and releases the lock; without, the caller gets the lock.
     """
 
-    def __init__(self, fd: int, work: Callable[[], object] | None, *, signed: bool) -> None:
-        self.fd, self._signature, self._work, self._signed = fd, _signature(), work, signed
+    def __init__(self, fd: int, work: Callable[[], object] | None, *, must_sign: bool) -> None:
+        self.fd, self._signature, self._work, self._must_sign = fd, _signature(), work, must_sign
         self.result: object = None
         self.error: BaseException | None = None
         self._settled = allocate_lock()  # the side that takes it first decides: locked, or given up
@@ -226,7 +226,7 @@ class _Waiter:
         return self._done.acquire(timeout=timeout)
 
     def give_up(self) -> bool:
-        """Stop waiting. False: too late, it has got the lock, and its work is done when this returns."""
+        """Stop waiting. False: too late, the waiter has got the lock, and its work is done when this returns."""
         if self._settled.acquire(blocking=False):
             return True
         self._done.acquire()
@@ -239,7 +239,7 @@ class _Waiter:
 
     def _block(self) -> None:
         fcntl.flock(self.fd, fcntl.LOCK_EX)
-        if self._signed:
+        if self._must_sign:
             os.pwrite(self.fd, self._signature, 0)
         if not self._settled.acquire(blocking=False):
             self._give_back()  # the caller has given up
@@ -255,5 +255,5 @@ class _Waiter:
             self._done.release()  # from here on the descriptor is the caller's: it may be closed already
 
     def _give_back(self) -> None:
-        _unlock(self.fd, signed=self._signed)
+        _unlock(self.fd, signed=self._must_sign)
         os.close(self.fd)

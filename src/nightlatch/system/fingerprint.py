@@ -10,7 +10,7 @@ from ..errors import UsageError
 
 _CHUNK = 1 << 20
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # if a pipe has taken its place, do not wait for a writer
-_NEITHER = "{} is neither file, folder nor link, and cannot be published"
+_NOT_PUBLISHABLE = "{} is neither file, folder nor link, and cannot be published"
 
 
 def of(path: str | int) -> str:
@@ -19,9 +19,8 @@ def of(path: str | int) -> str:
     followed."""
     try:
         if not os.path.isdir(path) and not stat.S_ISREG(os.stat(path).st_mode):
-            raise UsageError(
-                _NEITHER.format("this" if isinstance(path, int) else path)
-            )  # reading a pipe would wait for ever
+            # Reading a pipe would wait for ever.
+            raise UsageError(_NOT_PUBLISHABLE.format("this" if isinstance(path, int) else path))
         fd = os.dup(path) if isinstance(path, int) else os.open(path, _READ)
         try:
             return _folder(fd) if os.path.isdir(fd) else _file(fd)
@@ -62,7 +61,7 @@ def _entry(name: str, folder: int) -> tuple[str, str]:
         if stat.S_ISDIR(mode):
             return "folder", _folder(fd)
         if not stat.S_ISREG(mode):
-            raise UsageError(_NEITHER.format(name))
+            raise UsageError(_NOT_PUBLISHABLE.format(name))
         return ("program" if mode & stat.S_IXUSR else "file"), _file(fd)
     finally:
         os.close(fd)

@@ -1,4 +1,4 @@
-"""Locks that prove that a holder is alive: held from before the acquire until its tree is gone.
+"""Locks that prove that a holder is alive: they are held from before the acquire until its tree is gone.
 
 The kernel frees a lock when the last process that has it ends, however it ends. Supervisor and warden share the
 lifetime lock. The command, and everything it starts, inherits a second lock: while that is held, a process of the tree

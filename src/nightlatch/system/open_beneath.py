@@ -1,4 +1,4 @@
-"""Opening and writing only below a folder: no link on the path leads out, even one that is put there meanwhile."""
+"""Opening and writing only below a folder: no link on the path leads out, not even one that is put there meanwhile."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The modules that `lock` and `run` load, in an order in which each finds what it imports already there.
 
-They make up most of what these commands cost. `import` takes locks, asks every finder and looks through folders for
-each of them, to find a path that is known, and reads a file with ten system calls where four are enough; that is a
-third of the time that loading takes. So they are loaded from their paths here.
+Loading them is most of what these commands cost. For each of them `import` takes locks, asks every finder and searches
+folders for a path that is known already, then reads the file with ten system calls where four are enough. That is a
+third of the time of loading, so they are loaded from their paths here.
 The lists only save time. A module that is missing in them is imported where it is needed, and a test compares them with
 what is imported without them. (`python -X importtime` does not show what is loaded here.)
 """
@@ -19,8 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import CodeType
 
-# Parts of a command. START: until the warden is forked, which needs little. STORE: to open a SQLite store. WORK: unless
-# the work is already done.
+# Parts of a command. START: until the warden is forked, which needs little. STORE: to open a SQLite store. WORK: for
+# work that is not done already.
 START, STORE, WORK = "start", "store", "work"
 
 # command → part → modules, by folder
@@ -79,7 +79,7 @@ runtime.supervisor.run: went_in output watch attend begin ending attempt
 }
 
 _PACKAGE = __name__.partition(".")[0]
-_parts: dict[str, str] = {}  # of this process's command, that are not loaded yet
+_parts: dict[str, str] = {}  # the parts of this process's command that are not loaded yet
 _TAG = sys.implementation.cache_tag
 _PYC_IS_IN_PYCACHE = bool(_TAG) and not sys.pycache_prefix and not sys.flags.optimize  # where Python usually keeps it
 

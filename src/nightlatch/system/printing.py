@@ -64,7 +64,7 @@ class Printing:
         if text.startswith("nightlatch: "):
             text = printable(text)
         elif not text.isprintable() and text != "\n":
-            text = "\x1b".join(map(_lines, text.split(ESCAPE)))
+            text = "\x1b".join(map(_escape_unprintable, text.split(ESCAPE)))
         self.attempt(self._stream.write, text)
         return len(text)
 
@@ -87,5 +87,5 @@ class Printing:
         return getattr(self._stream, name)
 
 
-def _lines(text: str) -> str:
+def _escape_unprintable(text: str) -> str:
     return "".join(letter if letter.isprintable() or letter in "\n\t" else written_out(letter) for letter in text)

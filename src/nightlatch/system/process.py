@@ -17,7 +17,7 @@ GONE, ZOMBIE, STOPPED, ALIVE = "gone", "zombie", "stopped", "alive"
 
 _PARENT, _FLAGS, _THREADS, _START, _ENV_END = 1, 6, 17, 19, 48  # positions in proc_pid_stat(5), after the name
 _KERNEL_THREAD = 0x00200000
-_EXEC = 1.0  # seconds that an exec may take
+_EXEC_TIMEOUT = 1.0  # seconds that an exec may take
 
 
 def start_of(pid: int) -> int | None:
@@ -79,7 +79,7 @@ def send(pid: int, start: int, signum: int) -> bool:
         os.close(pidfd)
 
 
-def newest() -> int:
+def newest_id() -> int:
     """The newest pid or thread id; 0 if that cannot be known."""
     try:
         with open("/proc/loadavg", "rb") as file:
@@ -134,7 +134,7 @@ def owner(pid: int) -> int | None:
         raise
 
 
-def locked_files(pid: int, part: str) -> bool:
+def has_locked_file(pid: int, part: str) -> bool:
     """Does the process have a lock by flock on a file with `part` in its path? (Linux.)
 
     The lock belongs to the open file description, which children inherit. A process that opened the same file by
@@ -158,7 +158,7 @@ def locked_files(pid: int, part: str) -> bool:
 
 def _environ(pid: int) -> bytes:
     """The environment, from any thread: the first one may have ended before the others. (Linux.)"""
-    deadline = clock.now() + _EXEC
+    deadline = clock.now() + _EXEC_TIMEOUT
     while True:
         for thread in _threads(pid):
             content = _content(f"/proc/{pid}/task/{thread}/environ")

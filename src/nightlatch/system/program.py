@@ -23,8 +23,8 @@ class Unfinished(Exception):
 
 
 def run(argv: Sequence[str], *, env: Mapping[str, str], stdin: bytes = b"", timeout: float) -> tuple[int, bytes, bytes]:
-    """(exit code, stdout, stderr). Raises `Unfinished` after `timeout`, or if its exit status was collected elsewhere;
-    then none of it runs any more.
+    """(exit code, stdout, stderr). Raises `Unfinished` after `timeout`, or if the exit status was collected elsewhere;
+    then nothing of the program runs any more.
 
     It runs in a separate process group: Ctrl-C at our terminal does not reach it, and one signal reaches all of it.
     """
@@ -46,11 +46,11 @@ class RunningProgram:
         self.unsent = memoryview(stdin)
         self.status: int | None = None
         self.reaped = False
-        theirs_in, self.to = os.pipe()
+        theirs_in, self.input_fd = os.pipe()
         out, theirs_out = os.pipe()
         err, theirs_err = os.pipe()
         self.outputs = {out: self.out, err: self.err}
-        for fd in (self.to, out, err):
+        for fd in (self.input_fd, out, err):
             os.set_blocking(fd, False)
         try:
             self.pid = os.posix_spawnp(
@@ -106,7 +106,7 @@ class RunningProgram:
         return None if self.status is None else os.waitstatus_to_exitcode(self.status)
 
     def end(self) -> None:
-        """SIGTERM to its whole group, then SIGKILL. It is reaped only then, so no other group can have its number."""
+        """SIGTERM to its whole group, then SIGKILL. It is reaped after that, so no other group can have its number."""
         if self.reaped:
             return
         self._signal(signal.SIGTERM)
@@ -127,11 +127,11 @@ class RunningProgram:
         poll = select.poll()
         for fd in self.outputs:
             poll.register(fd, select.POLLIN)
-        if self.to >= 0:
-            poll.register(self.to, select.POLLOUT)
+        if self.input_fd >= 0:
+            poll.register(self.input_fd, select.POLLOUT)
         ready = poll.poll(seconds * 1000)
         for fd, _ in ready:
-            if fd == self.to:
+            if fd == self.input_fd:
                 self._write_input()
             else:
                 self._read_output(fd)
@@ -147,16 +147,16 @@ class RunningProgram:
 
     def _write_input(self) -> None:
         try:
-            self.unsent = self.unsent[os.write(self.to, self.unsent) :]
+            self.unsent = self.unsent[os.write(self.input_fd, self.unsent) :]
         except BrokenPipeError:
             self.unsent = self.unsent[:0]  # it does not read the rest; its exit code says why
         if not self.unsent:
             self._close_input()
 
     def _close_input(self) -> None:
-        if self.to >= 0:
-            os.close(self.to)
-            self.to = -1
+        if self.input_fd >= 0:
+            os.close(self.input_fd)
+            self.input_fd = -1
 
     def _ended(self) -> bool:
         return self.reaped or self._reap(os.WNOHANG)

@@ -1,7 +1,7 @@
 """Secrets in the environment, removed from everything that is shown, kept, recorded or sent on.
 
 A secret is found as it is, as JSON and URLs write it, and in base64 (standard and URL-safe), at any place in the
-encoded text; not if a line ends inside it, unless the secret alone was encoded. Other encodings are not found: this
+encoded text. A line break in its base64 hides it, unless it was encoded alone. Other encodings are not found: this
 protects against accidents, not against a command that wants to leak a secret.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ENV = "NIGHTLATCH_SECRETS"  # names the variables from a job's env_file: all are secrets, whatever they are called
 
 _SHORTEST = 8  # shorter values would remove harmless words from every line
-_NAMES = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "PRIVATE", "AUTH")
+_SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSW", "CREDENTIAL", "PRIVATE", "AUTH")
 _LINE = 76  # characters in a line of the command base64
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _IN_JSON = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -35,13 +35,13 @@ def secrets(environment: Mapping[str, str]) -> Redactor:
         for name, text in environment.items()
         if len(text) >= _SHORTEST
         and not name.startswith("NIGHTLATCH_")
-        and (name in declared or (_is_named_like_one(name.upper()) and not os.path.exists(text)))
+        and (name in declared or (_is_named_like_secret(name.upper()) and not os.path.exists(text)))
     }
     return Redactor([(form, name) for secret, name in found.items() for form in _forms(secret)], shapes=True)
 
 
-def _is_named_like_one(name: str) -> bool:
-    for word in _NAMES:  # noqa: SIM110  called for every variable of every run: `any` takes three times as long
+def _is_named_like_secret(name: str) -> bool:
+    for word in _SECRET_WORDS:  # noqa: SIM110  called for every variable of every run: `any` takes three times as long
         if word in name:
             return True
     return False
@@ -75,7 +75,7 @@ def _ascii(letter: str) -> str:
 
 
 def _encoded(secret: bytes) -> Iterator[bytes]:
-    """The characters that base64 certainly has for it, whether 0, 1 or 2 other bytes of a group of three precede it."""
+    """The base64 characters that depend on the secret alone, for 0, 1 and 2 other bytes before it in its group of 3."""
     from binascii import b2a_base64
 
     forms = []
@@ -139,7 +139,7 @@ class Redacted:
         """What may be passed on now; `data` b"" is the end."""
         pending = self._held_back + data
         at = self._redactor.beginning(pending) if data else len(pending)
-        while whole := self._redactor.end_of_secret_across(pending, at):  # what begins at `at` is the end of a secret
-            at = whole + self._redactor.beginning(pending[whole:])
+        while secret_end := self._redactor.end_of_secret_across(pending, at):  # a whole secret spans `at`
+            at = secret_end + self._redactor.beginning(pending[secret_end:])
         self._held_back = pending[at:]
         return self._redactor.data(pending[:at])

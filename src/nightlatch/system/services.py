@@ -79,11 +79,11 @@ class Systemd(Service):
         variables = "".join(f"Environment={_quoted(f'{name}={text}')}\n" for name, text in environment.items())
         return (
             f"[Unit]\n"
-            f"Description=Nightlatch: the jobs of {_specifiers(self.config)}\n"
+            f"Description=Nightlatch: the jobs of {_escape_specifiers(self.config)}\n"
             f"\n"
             f"[Service]\n"
             f"ExecStart={' '.join(_quoted(word).replace('$', '$$') for word in self.words)}\n"
-            f"WorkingDirectory={_specifiers(self.folder)}\n"
+            f"WorkingDirectory={_escape_specifiers(self.folder)}\n"
             f"{variables}"
             f"# Runs have sessions of their own and go on when the daemon is stopped.\n"
             f"KillMode=process\n"
@@ -213,10 +213,10 @@ def wait_for_log(service: Service, text: str, since: float, timeout: float) -> b
 
 def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{_specifiers(escaped)}"'
+    return f'"{_escape_specifiers(escaped)}"'
 
 
-def _specifiers(text: str) -> str:
+def _escape_specifiers(text: str) -> str:
     return text.replace("%", "%%")
 
 

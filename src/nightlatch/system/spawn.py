@@ -43,7 +43,7 @@ def spawn(
         folder = os.open(cgroup, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError as error:  # it must not be mistaken for a missing command
         raise Unsupported(str(error)) from error
-    failed, fails = os.pipe()  # carries the errno of a failed exec; a successful one closes it
+    errno_reader, errno_writer = os.pipe()  # carries the errno of a failed exec; a successful one closes it
     try:
         pid = _clone_into(folder)
         if pid == 0:  # the child, which never leaves this block
@@ -55,16 +55,16 @@ def spawn(
                     os.dup2(source, target)
                 os.execve(path, argv, env)  # noqa: S606 - the command is the user's
             except OSError as error:
-                os.write(fails, str(error.errno).encode())
+                os.write(errno_writer, str(error.errno).encode())
             finally:
                 os._exit(127)
     finally:
         os.close(folder)
-        os.close(fails)
+        os.close(errno_writer)
     try:
-        number = os.read(failed, 8)
+        number = os.read(errno_reader, 8)
     finally:
-        os.close(failed)
+        os.close(errno_reader)
     if number:
         os.waitpid(pid, 0)
         raise OSError(int(number), os.strerror(int(number)), path)

@@ -14,7 +14,7 @@ _NETWORK = frozenset(
         "fuse.gcsfuse", "fuse.glusterfs", "fuse.davfs2", "fuse.onedriver",
     }
 )  # fmt: skip
-_SYNCED = {
+_SYNCED_FOLDERS = {  # a folder's name → the service that copies it between machines
     "Mobile Documents": "iCloud",
     "iCloudDrive": "iCloud",
     "Dropbox": "Dropbox",
@@ -45,9 +45,9 @@ def folder_for(name: str) -> str:
 
 
 def not_local(path: str) -> str:
-    """Why a database cannot be at `path`, a real one; "" if it can."""
+    """Why `path` (with links resolved) is not on a local disk, which locks need; "" if it is on one."""
     for part in path.split(os.sep):
-        for name, service in _SYNCED.items():
+        for name, service in _SYNCED_FOLDERS.items():
             if part == name or part.startswith((f"{name}-", f"{name} ", f"{name} - ")):
                 return f"it is in a folder that {service} copies between machines"
     kind = file_system(os.path.dirname(path))
@@ -63,14 +63,14 @@ def file_system(folder: str) -> str:
     device = os.stat(folder).st_dev
     wanted = f" {os.major(device)}:{os.minor(device)} ".encode()
     if _last[:1] != [wanted]:
-        _last[:] = [wanted, _mounted(wanted)]
+        _last[:] = [wanted, _mounted_type(wanted)]
     return _last[1].decode()
 
 
 _last: list[bytes] = []  # the device of the last call, and its type: a store's files are all in one folder
 
 
-def _mounted(device: bytes) -> bytes:
+def _mounted_type(device: bytes) -> bytes:
     with open("/proc/self/mountinfo", "rb") as mounts:
         for line in mounts:
             if device in line:

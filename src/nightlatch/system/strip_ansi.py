@@ -16,7 +16,7 @@ _SEQUENCE = re.compile(
     rb"(?:\x07|\x1b\\|\xc2\x9c|[\x18\x1a]|(?=\x1b))"
     rb"|\x1b[\x20-\x2f]*[\x30-\x4f\x51-\x57\x59\x5a\x5c\x60-\x7e]"
 )
-_BEGUN = re.compile(
+_UNFINISHED = re.compile(  # the beginning of a sequence, at the end of the data
     rb"(?:(?:\x1b\[|\xc2\x9b)[\x30-\x3f]*[\x20-\x2f]*"
     rb"|(?:\x1b[\]PX^_]|\xc2[\x9d\x90\x98\x9e\x9f])(?:[^\x07\x18\x1a\x1b\xc2]|\xc2(?!\x9c))*\x1b?"
     rb"|\x1b[\x20-\x2f]*|\xc2|\r)\Z"
@@ -33,7 +33,7 @@ class AnsiStripper:
     def feed(self, data: bytes) -> bytes:
         """The part that may be shown now; the beginning of a sequence is held back until its end comes."""
         data = self._held_back + data
-        begun = _BEGUN.search(data)
+        begun = _UNFINISHED.search(data)
         at = begun.start() if begun and len(data) - begun.start() < _LONGEST else len(data)
         self._held_back = data[at:]
         return _clean(data[:at])

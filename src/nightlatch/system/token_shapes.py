@@ -49,12 +49,12 @@ def unfinished(data: bytes) -> int:
     for begin, follows, _, _ in _SHAPES:
         at = data.find(begin, max(0, len(data) - _LONGEST))
         while 0 <= at < found:
-            if _starts(data, at) and not data[at + len(begin) :].lstrip(follows):
+            if _starts_word(data, at) and not data[at + len(begin) :].lstrip(follows):
                 found = at
             at = data.find(begin, at + 1)
     for begin in (*(shape[0] for shape in _SHAPES), _KEY):
         for size in range(min(len(begin) - 1, len(data)), 0, -1):
-            if data.endswith(begin[:size]) and _starts(data, len(data) - size):
+            if data.endswith(begin[:size]) and _starts_word(data, len(data) - size):
                 found = min(found, len(data) - size)
                 break
     at = data.rfind(_KEY)
@@ -69,13 +69,13 @@ def _size(data: bytes, at: int, begin: bytes, follows: bytes, least: int) -> int
     """The length of the token at `at`; 0 if there is none."""
     rest = data[at + len(begin) : at + _LONGEST]
     length = len(rest) - len(rest.lstrip(follows))
-    if not _starts(data, at) or length < least:
+    if not _starts_word(data, at) or length < least:
         return 0
     token = rest[:length]
     return 0 if begin == b"eyJ" and token.count(b".") != 2 else len(begin) + length
 
 
-def _starts(data: bytes, at: int) -> bool:
+def _starts_word(data: bytes, at: int) -> bool:
     """Does a word start at `at`? The sk- in task- is not a token."""
     return not at or data[at - 1] not in _TOKEN
 

@@ -25,8 +25,8 @@ DRY_RUN = "NIGHTLATCH_DRY_RUN"  # set in every process that a dry-run starts
 _PR_SET_CHILD_SUBREAPER = 36
 
 own_programs: set[int] = set()  # pids of the programs that this process runs by system/program.py
-_SHORTEST = 16  # characters: a shorter grant would be found in unrelated environments
-_ANSWER = 5.0  # seconds for own programs to end by themselves when the tree is ended
+_SHORTEST_GRANT = 16  # characters: a shorter grant would be found in unrelated environments
+_OWN_PROGRAMS_TIMEOUT = 5.0  # seconds that own programs have to end by themselves when the tree is ended
 
 
 def become_subreaper() -> None:
@@ -117,7 +117,7 @@ def kill_and_prove(grant: str, spared: set[int]) -> dict[int, int]:
 def kill_the_others(spared: set[int]) -> None:
     """Kill everything below this process except its own programs (such as a git push for a renewal), and wait for these
     to end by themselves: killed, they would leave lock files behind."""
-    deadline = clock.now() + _ANSWER
+    deadline = clock.now() + _OWN_PROGRAMS_TIMEOUT
     # Usually there are none, and nothing is done here: `kill_and_prove` follows and kills everything anyway.
     while own_programs and clock.now() < deadline:
         signal_all(descendants(os.getpid(), own_programs | spared), signal.SIGKILL)
@@ -125,7 +125,7 @@ def kill_the_others(spared: set[int]) -> None:
 
 
 def kill_since(before: set[int]) -> None:
-    """Kill everything below this process except `before` and its own programs."""
+    """Kill everything below this process except the pids `before` and its own programs."""
     while rest := descendants(os.getpid(), set(own_programs)) - before:
         signal_all(rest, signal.SIGKILL)
         time.sleep(0.002)
@@ -165,7 +165,7 @@ class Look:
         self.found: list[tuple[int, int]] = []
         self.unreadable: list[int] = []  # processes of our user whose environment may not be read
         self.complete = False
-        if len(grant) < _SHORTEST:
+        if len(grant) < _SHORTEST_GRANT:
             return
         deadline = time.monotonic() + patience
         visited: set[int] = set()
@@ -175,7 +175,7 @@ class Look:
             self.complete = all([self._examine(pid) for pid in listed])
             if not self.complete:
                 # Examine the newest pids directly: a process can start the next one faster than all are listed.
-                newer = range(max(visited) + 1, process.newest() + 1)
+                newer = range(max(visited) + 1, process.newest_id() + 1)
                 visited.update([pid for pid in newer if self._examine(pid)])
 
     def _examine(self, pid: int) -> bool:
@@ -190,7 +190,7 @@ class Look:
             # Another user's process is not part of the tree; one of our user that hides its memory might be.
             if process.owner(pid) == os.getuid():
                 self.unreadable.append(pid)
-        elif self._grant.encode() in content or (self._locked and process.locked_files(pid, self._grant + TREE)):
+        elif self._grant.encode() in content or (self._locked and process.has_locked_file(pid, self._grant + TREE)):
             self.found.append((pid, start))
             if self._stop:
                 process.send(pid, start, signal.SIGSTOP)
@@ -199,7 +199,7 @@ class Look:
 
 def sweep(grant: str, since: int, locked: Callable[[], bool] = bool, *, patience: float = 5.0) -> Look:
     """Kill every process on this machine that carries the grant or, if `locked()`, has its lock; returns the last look.
-    None is left if that look is complete, found none, and none was unreadable.
+    No process is left if that look is complete, found none, and could read all.
 
     For a challenger: the holder is gone, and its orphans have another parent now.
     """

@@ -10,7 +10,7 @@ from . import durable
 
 _CHUNK = 1 << 20
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_NEITHER = "{} is neither file, folder nor link, and cannot be published"
+_NOT_PUBLISHABLE = "{} is neither file, folder nor link, and cannot be published"
 
 
 def copy(source: str | int, target: str) -> None:
@@ -78,7 +78,7 @@ def _copy_folder(source: int, target: str, files: list[str], folders: list[tuple
             if not _copy_file(entry.name, source, to):
                 files.append(to)
         else:
-            raise UsageError(_NEITHER.format(entry.name))
+            raise UsageError(_NOT_PUBLISHABLE.format(entry.name))
 
 
 def _copy_file(name: str, folder: int, target: str) -> bool:
@@ -87,7 +87,7 @@ def _copy_file(name: str, folder: int, target: str) -> bool:
     try:
         status = os.fstat(reader)
         if not stat.S_ISREG(status.st_mode):
-            raise UsageError(_NEITHER.format(name))
+            raise UsageError(_NOT_PUBLISHABLE.format(name))
         writer = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, status.st_mode & 0o777)
         try:
             while chunk := os.read(reader, _CHUNK):

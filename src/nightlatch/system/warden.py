@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LEFTOVERS", "LOST", "OVERDUE", "SIGNALLED", "TIMED_OUT", "Warden"]
 
-_ANSWER = 3.0  # seconds that a warden may be late before its supervisor does its work
+_MAX_LATENESS = 3.0  # seconds; if a warden is later than that, its supervisor does the warden's work
 
 
 class Warden:
@@ -96,18 +96,18 @@ class Warden:
         self._order("tenure", tenure.freeze_at, tenure.end_at, tenure.deadline)
 
     def ask_to_end(self, why: str, grace: float, signum: int = signal.SIGTERM) -> None:
-        # When a lost lease's grace is over, another may hold it: there is no time to wait for the warden.
-        self._expect(why, clock.now(), grace + (_ANSWER if why != LOST else 0.0))
+        # After a loss, once the grace is over, another may hold the lease: there is no time to wait for the warden.
+        self._expect(why, clock.now(), grace + (_MAX_LATENESS if why != LOST else 0.0))
         self._order("end", why, grace, int(signum))
 
     def limit(self, at: float) -> None:
         """Set the run's deadline. The warden keeps it, so it holds even if the supervisor hangs."""
-        self._expect(TIMED_OUT, at, self._grace + _ANSWER)
+        self._expect(TIMED_OUT, at, self._grace + _MAX_LATENESS)
         self._order("limit", at)
 
     def bound(self, at: float) -> None:
         """Set the deadline for what the command is doing right now; inf when that is done. Kept as `limit` is."""
-        self._expect(OVERDUE, at, _ANSWER)
+        self._expect(OVERDUE, at, _MAX_LATENESS)
         self._order("bound", at)
 
     def supervisor_works(self, works: bool) -> None:
@@ -122,19 +122,19 @@ class Warden:
         try:
             send(self._orders, *order)
         except BrokenPipeError:
-            pass  # the warden is gone; `report` returns that
+            pass  # the warden is gone; `report` will say so
         except BlockingIOError:
             pass  # the warden was stopped for so long that the pipe is full; `report` keeps the deadlines instead
 
     def start(self, argv: list[str], env: dict[str, str], *, cwd: str = "", grace: float) -> None:
         self._grace = grace
         if TIMED_OUT in self._due:
-            self._expect(TIMED_OUT, self._due[TIMED_OUT][0], grace + _ANSWER)
+            self._expect(TIMED_OUT, self._due[TIMED_OUT][0], grace + _MAX_LATENESS)
         self._order("start", cwd, grace)
         try:
             send(self._command, argv, env)  # a separate pipe: a renewal could get into the middle of a long write
         except BrokenPipeError:
-            pass  # the warden is gone; `report` returns that
+            pass  # the warden is gone; `report` will say so
 
     # ── reports ──
 
@@ -191,7 +191,7 @@ class Warden:
         if self._strangers and self._lifetime:
             # With strangers among our children, `kill_and_prove` only looks at processes, and may miss one that keeps
             # forking.
-            cgroup.end(self._lifetime.cgroup, _ANSWER)
+            cgroup.end(self._lifetime.cgroup, _MAX_LATENESS)
         self._statuses = tree.kill_and_prove(self._grant, self._strangers)
 
     def close(self) -> None:

@@ -154,7 +154,7 @@ class WardenProcess:
             self._signal_tree()
 
     def _finished(self) -> bool:
-        """Reap children; True when there was a tree, or something ended it, and it is proven empty."""
+        """Reap children; True once the tree is proven empty, after the command was started or something ended it."""
         ended, empty = ({}, True) if self.child == -1 else tree.reap_all()
         if self.child > 0 and self.child in ended:
             self.status = ended[self.child]
@@ -247,11 +247,11 @@ class WardenProcess:
         raise denied or FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
 
     def _spawn_file(self, path: str, argv: list[str], env: dict[str, str]) -> int:
-        onto = list(zip(self.streams or (), (1, 2), strict=False))
+        streams = list(zip(self.streams or (), (1, 2), strict=False))
         if self.cgroup:
             try:
                 return self.clone.spawn(
-                    self.cgroup, path, argv, env, streams=onto, group=self.group, defaults=self.defaults
+                    self.cgroup, path, argv, env, streams=streams, group=self.group, defaults=self.defaults
                 )
             except self.clone.Unsupported:
                 self._move_in()
@@ -259,7 +259,7 @@ class WardenProcess:
             path,
             argv,
             env,
-            file_actions=[(os.POSIX_SPAWN_DUP2, source, target) for source, target in onto],
+            file_actions=[(os.POSIX_SPAWN_DUP2, source, target) for source, target in streams],
             setpgroup=self.group,
             setsigdef=self.defaults,
         )

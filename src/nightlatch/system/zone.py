@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-QUARTER = 900_000  # ms: a quarter of an hour is in no time zone on two days
+QUARTER = 900_000  # ms; in every time zone, each quarter of an hour lies within one day
 
 _LOCAL = "/etc/localtime"
 _looked_up: dict[str, tuple[float, str]] = {}  # TZ → when it was looked up, and the zone's name
@@ -43,14 +43,14 @@ def day(name: str, ms: int) -> str:
 
 
 def _day(name: str, seconds: float) -> str:
-    """Only a zone other than this machine's needs `zoneinfo`."""
+    """As `day`, not cached. Only a zone other than this machine's needs `zoneinfo`."""
     if name == "UTC":
         shown = time.gmtime(seconds)
     elif name[:1] in ("+", "-"):
         hours, minutes = name[1:].split(":")
         offset = int(hours) * 3600 + int(minutes) * 60
         shown = time.gmtime(seconds + (offset if name[0] == "+" else -offset))
-    elif name == _own():
+    elif name == _own_name():
         shown = time.localtime(seconds)
     else:
         from datetime import datetime
@@ -59,7 +59,7 @@ def _day(name: str, seconds: float) -> str:
     return time.strftime("%Y-%m-%d", shown)
 
 
-def _own() -> str:
+def _own_name() -> str:
     """The name of the zone that the C library uses; "" if that is not certain. Looked up at most once a second, since a
     report on a year of runs asks for each day."""
     now, named = time.monotonic(), os.environ.get("TZ", "")

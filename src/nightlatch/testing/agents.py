@@ -81,7 +81,7 @@ class AgentConformance:
         prepare = can(adapter, "prepare")
         return str(adapter.launch(ask, prepare(ask) if prepare else ""))
 
-    def _ended(self, adapter: Any, handle: str) -> Seen:
+    def _wait_for_end(self, adapter: Any, handle: str) -> Seen:
         """Poll until the agent has ended; returns what the last poll showed."""
         deadline = time.monotonic() + self.patience
         while time.monotonic() < deadline:
@@ -101,7 +101,7 @@ class AgentConformance:
             assert handle and isinstance(handle, str)
             assert self.begun(ask) == 1, "work was begun more than once"
 
-    def test_what_is_prepared_does_no_work_however_often(self) -> None:
+    def test_preparing_twice_begins_no_work(self) -> None:
         adapter, ask = self.make_adapter(), self.make_ask()
         prepare = can(adapter, "prepare")
         if prepare is None:
@@ -110,7 +110,7 @@ class AgentConformance:
         prepare(ask)
         assert self.begun(ask) == 0
 
-    def test_a_lost_reply_is_not_sent_again_and_proves_nothing(self) -> None:
+    def test_a_launch_whose_reply_is_lost_is_not_sent_again_and_proves_nothing(self) -> None:
         adapter, ask = self.make_adapter(), self.make_ask()
         prepare = can(adapter, "prepare")
         handle = prepare(ask) if prepare else ""
@@ -136,7 +136,7 @@ class AgentConformance:
             assert found == handle
             assert find(ask, handle) == handle
 
-    def test_unknown_is_not_no(self) -> None:
+    def test_a_find_that_can_read_nothing_does_not_return_none(self) -> None:
         with self.launched() as (adapter, ask, _):
             find = can(adapter, "find")
             if find is None:
@@ -148,7 +148,7 @@ class AgentConformance:
                     return
             assert found is not None, "`find` could not read anything, and still returned None"
 
-    def test_what_cannot_be_read_has_not_ended(self) -> None:
+    def test_an_agent_that_cannot_be_read_has_not_ended(self) -> None:
         with self.launched() as (adapter, _, handle), self.out_of_order():
             try:
                 seen = adapter.poll(handle)
@@ -156,35 +156,35 @@ class AgentConformance:
                 return
         assert seen.status not in ENDED
 
-    def test_a_handle_that_is_not_there_has_not_ended(self) -> None:
+    def test_a_handle_that_the_vendor_does_not_know_has_not_ended(self) -> None:
         try:
             seen = self.make_adapter().poll("no-such-agent-0")
         except Unclear:
             return
         assert seen.status not in ENDED, "a 404 is unknown, not gone"
 
-    def test_a_cancel_takes_and_ended_means_that_the_vendor_says_so(self) -> None:
+    def test_a_cancel_takes_effect_and_poll_shows_no_end_while_the_agent_works(self) -> None:
         with self.launched() as (adapter, _, handle):
             adapter.cancel(handle)
-            self._ended(adapter, handle)
+            self._wait_for_end(adapter, handle)
             assert not self.works(handle), "poll showed it as ended while it still worked"
 
     def test_a_cancel_may_be_sent_twice(self) -> None:
         with self.launched() as (adapter, _, handle):
             adapter.cancel(handle)
             adapter.cancel(handle)
-            self._ended(adapter, handle)
+            self._wait_for_end(adapter, handle)
 
     def test_a_cancel_ends_no_other_agent(self) -> None:
         with self.launched() as (adapter, _, handle), self.launched() as (_, _, neighbour):
             adapter.cancel(handle)
-            self._ended(adapter, handle)
+            self._wait_for_end(adapter, handle)
             assert self.works(neighbour)
 
-    def test_its_end_is_seen_with_its_answer(self) -> None:
+    def test_an_agent_that_has_finished_is_shown_with_its_answer(self) -> None:
         with self.launched() as (adapter, _, handle):
             self.finish(handle)
-            assert self._ended(adapter, handle).answer
+            assert self._wait_for_end(adapter, handle).answer
 
     def test_statuses_are_known_ones_and_figures_never_fall(self) -> None:
         with self.launched() as (adapter, _, handle):
@@ -196,7 +196,7 @@ class AgentConformance:
                 assert all(now >= then for now, then in zip(figures, before, strict=bool(before))), (before, figures)
                 before = figures
 
-    def test_a_state_that_nobody_knows_is_running_and_says_so(self) -> None:
+    def test_an_unknown_state_counts_as_running_and_is_given_as_the_reason(self) -> None:
         with self.launched() as (adapter, _, handle):
             self.odd(handle)
             seen = adapter.poll(handle)

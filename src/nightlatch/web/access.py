@@ -46,7 +46,7 @@ class Access:
                         return found
             except FileNotFoundError:
                 pass
-            durable.replace(path, secrets.token_urlsafe(24).encode())  # of two writers, the last one counts for both
+            durable.replace(path, secrets.token_urlsafe(24).encode())  # of two writers, the last one wins for both
 
     def new_code(self, *, read_only: bool) -> str:
         """A code that opens one session, within a minute."""
@@ -99,7 +99,7 @@ class Access:
         durable.remove(os.path.join(self._folder, _PORTS, str(port)))
 
     def ports(self) -> list[int]:
-        """The noted ports; that of a killed server stays noted."""
+        """The noted ports. A server that was killed leaves its port noted."""
         return sorted(int(name) for name in os.listdir(os.path.join(self._folder, _PORTS)) if name.isdecimal())
 
     # ── files named by the hash of their secret: listing the folder reveals no secret ──
@@ -132,8 +132,8 @@ class Access:
                 path = os.path.join(self._folder, kind, name)
                 try:
                     with open(path, encoding="ascii") as file:
-                        over = json.load(file)["until"] < clock.wall()
+                        expired = json.load(file)["until"] < clock.wall()
                 except (OSError, ValueError, KeyError):
                     continue
-                if over:
+                if expired:
                     durable.remove(path)

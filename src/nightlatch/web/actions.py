@@ -44,7 +44,7 @@ class MovedOn(Exception):
 
 @value(frozen=True, kw_only=True)
 class Action:
-    do: Callable[[StoreReader, dict[str, str]], str]  # returns the path to show next; "": the page before
+    do: Callable[[StoreReader, dict[str, str]], str]  # returns the path to show next; "": the page with the form
     ask: Callable[[dict[str, str]], tuple[str, str, str]] | None = None  # the confirmation: (title, text, button)
 
 
@@ -59,7 +59,7 @@ class Actions:
             "skip": Action(do=_skip, ask=_ask_skip),
             "pause": Action(do=_pause),
             "unpause": Action(do=_unpause),
-            "usual": Action(do=_usual),
+            "usual": Action(do=_accept_level),
             "approve": Action(do=self._approve),
             "promote": Action(do=self._promote),
         }
@@ -80,7 +80,7 @@ class Actions:
                 action=request.match_info["action"], fields=sorted(form.items()),
             )  # fmt: skip
         try:
-            to = await site.read(action.do, form)
+            next_path = await site.read(action.do, form)
         except (MovedOn, RunEnded) as moved:
             return site.message(request, "Nothing was done: it has changed since.", str(moved), status=409, back=back)
         except Busy as error:
@@ -89,7 +89,7 @@ class Actions:
             return site.message(request, "Nothing was done.", str(error), status=409, back=back)
         except Error as error:
             return site.message(request, "That did not work.", str(error), status=500, back=back)
-        raise web.HTTPSeeOther(f"{site.base}{to}" if to else back)
+        raise web.HTTPSeeOther(f"{site.base}{next_path}" if next_path else back)
 
     def _retry(self, reader: StoreReader, form: dict[str, str]) -> str:
         run = _unchanged_run(reader, form)
@@ -121,8 +121,8 @@ class Actions:
 
     def _promote(self, reader: StoreReader, form: dict[str, str]) -> str:
         _expect_unchanged_row(reader, form)
-        typed = _command(reader, "promote", form.get("job", ""))
-        done = subprocess.run(**typed, capture_output=True, text=True, timeout=60, check=False)
+        command = _command(reader, "promote", form.get("job", ""))
+        done = subprocess.run(**command, capture_output=True, text=True, timeout=60, check=False)
         if done.returncode:
             raise UsageError(done.stderr.strip().removeprefix("nightlatch: "))
         return f"job/{form.get('job', '')}"
@@ -236,7 +236,7 @@ def _unpause(reader: StoreReader, form: dict[str, str]) -> str:
     return f"job/{form.get('job', '')}"
 
 
-def _usual(reader: StoreReader, form: dict[str, str]) -> str:
+def _accept_level(reader: StoreReader, form: dict[str, str]) -> str:
     """Accept the new level of a job as the usual one."""
     job, what, run = form.get("job", ""), form.get("what", ""), form.get("run", "")
     if not any(one.what == what and one.shift.first.run == run for one in job_changes(reader, job).current):
@@ -245,15 +245,15 @@ def _usual(reader: StoreReader, form: dict[str, str]) -> str:
     return "usage"
 
 
-def _start(reader: StoreReader, *typed: str) -> None:
+def _start(reader: StoreReader, *arguments: str) -> None:
     """Start the command line in a new session, so that it outlives the pages."""
     subprocess.Popen(
-        **_command(reader, *typed), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        **_command(reader, *arguments), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
 
 
-def _command(reader: StoreReader, *typed: str) -> dict[str, Any]:
+def _command(reader: StoreReader, *arguments: str) -> dict[str, Any]:
     config = place.find()
-    args = [sys.executable, "-m", "nightlatch", *(["--config", config] if config else []), *typed]
+    args = [sys.executable, "-m", "nightlatch", *(["--config", config] if config else []), *arguments]
     env = {**os.environ, stores.ENV: reader.url}  # not as an argument, which other users see: it may hold a password
     return {"args": args, "cwd": os.path.dirname(config) or None, "stdin": subprocess.DEVNULL, "env": env}

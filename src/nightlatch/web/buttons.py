@@ -12,7 +12,7 @@ from ..observe.reader import NEEDS_DECISION, StoreReader
 from ..observe.run_views import is_overdue
 from ..runtime.supervisor.leases import unsealed
 
-GO, STOP = "go", "stop"  # kinds: prominent, and one that ends something
+GO, STOP = "go", "stop"  # kinds of buttons: a prominent one, and one that ends something
 
 
 @value(frozen=True, kw_only=True)
@@ -21,11 +21,11 @@ class Button:
     action: str = ""  # "": a link
     kind: str = ""
     fields: tuple[tuple[str, str], ...] = ()
-    href: str = ""  # of a link, below the prefix
+    href: str = ""  # only of a link: a path below the prefix
 
 
 def of_run(reader: StoreReader, run: RunRow, status: str) -> list[Button]:
-    """The run's buttons, the likeliest first. One that cannot be undone is never prominent."""
+    """The run's buttons, the likeliest first. A button whose action cannot be undone is never prominent."""
     about = (("run", run.id), ("seen", state_of(run)))
 
     def button(label: str, action: str, kind: str = "", **more: str) -> Button:

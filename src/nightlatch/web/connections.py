@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-HEADER_WITHIN = 10.0  # seconds
-HEADER_SIZE = 8192
-MOST = 200  # connections
+HEADER_WITHIN = 10.0  # seconds in which a header must arrive
+HEADER_SIZE = 8192  # bytes
+MOST = 200  # connections that may be open
 
 _END = b"\r\n\r\n"
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
@@ -20,17 +20,17 @@ _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close
 class OpenConnections:
     """The open connections of one server."""
 
-    def __init__(self, inner: Callable[[], asyncio.Protocol], most: int = MOST) -> None:
-        self._inner, self._most = inner, most
-        self._open: dict[asyncio.BaseTransport, Bounded] = {}
+    def __init__(self, make_protocol: Callable[[], asyncio.Protocol], most: int = MOST) -> None:
+        self._make_protocol, self._most = make_protocol, most
+        self._open: dict[asyncio.BaseTransport, BoundedConnection] = {}
 
-    def __call__(self) -> Bounded:
-        return Bounded(self, self._inner())
+    def __call__(self) -> BoundedConnection:
+        return BoundedConnection(self, self._make_protocol())
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def add(self, connection: Bounded, transport: asyncio.BaseTransport) -> None:
+    def add(self, connection: BoundedConnection, transport: asyncio.BaseTransport) -> None:
         self._open[transport] = connection
         if len(self._open) > self._most:
             silent = [one for one in self._open.values() if one.silent]
@@ -39,11 +39,11 @@ class OpenConnections:
     def drop(self, transport: asyncio.BaseTransport) -> None:
         self._open.pop(transport, None)
 
-    def of(self, transport: asyncio.BaseTransport | None) -> Bounded | None:
+    def of(self, transport: asyncio.BaseTransport | None) -> BoundedConnection | None:
         return self._open.get(transport) if transport else None
 
 
-class Bounded(asyncio.Protocol):
+class BoundedConnection(asyncio.Protocol):
     """One connection: checks its headers, and passes everything on to aiohttp's protocol."""
 
     def __init__(self, open_connections: OpenConnections, inner: asyncio.Protocol) -> None:

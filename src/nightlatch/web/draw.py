@@ -16,15 +16,15 @@ from .words import Calendar
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
-def shown(value: object) -> object:
+def made_printable(value: object) -> object:
     """Applied to every `{{ }}`: reported text may have control, bidi and zero-width characters."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def twin(command: str) -> Markup:
-    """A button that copies the command that does the same in a shell."""
+def command_button(command: str) -> Markup:
+    """A button that shows a command and copies it: what to type for the same in a shell."""
     return Markup(
-        '<button type="button" class="twin" data-command="{0}" title="Copy: the same in a shell">'
+        '<button type="button" class="command-button" data-command="{0}" title="Copy: the same in a shell">'
         "<span>{0}</span></button>"
     ).format(printable(command))
 
@@ -34,7 +34,7 @@ def environment() -> Environment:
         loader=FileSystemLoader(os.path.join(FOLDER, "templates")),
         autoescape=True,
         undefined=StrictUndefined,
-        finalize=shown,
+        finalize=made_printable,
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
@@ -42,8 +42,8 @@ def environment() -> Environment:
     templates.filters["verbatim"] = _verbatim
     templates.filters["lines"] = _lines
     templates.globals.update(
-        icon=svg.icon, meter=svg.meter, spark=svg.spark, twin=twin, look=words.look, money=figures.money,
-        count=figures.count, span=figures.span, about=figures.about, emphasis=words.emphasis,
+        icon=svg.icon, meter=svg.meter, spark=svg.spark, command_button=command_button, look=words.look,
+        money=figures.money, count=figures.count, span=figures.span, about=figures.about, emphasis=words.emphasis,
         story_line=story_line, short=words.short, hash_of=words.hash_of, tail_of=words.tail_of,
         used=words.used, command=advice.command, number_word=figures.number_word, short_tokens=words.with_short_tokens,
     )  # fmt: skip

@@ -18,8 +18,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 COOKIE = "nightlatch"
 METRICS = "/metrics"
-BODY_SIZE = 64 << 10
-BODY_WITHIN = 10.0  # seconds
+BODY_SIZE = 64 << 10  # bytes
+BODY_WITHIN = 10.0  # seconds in which a form must arrive
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 HEADERS = {
@@ -81,7 +81,7 @@ class Guard:
                 return _with_headers(await handler(request))
             self._check_path(request)
             session = self._session(request)
-            if session is None and not _is_open(request):
+            if session is None and not _needs_no_session(request):
                 raise web.HTTPForbidden(text="These pages need a session. Open them with: nightlatch open\n")
             request["session"] = session
             if request.method == "POST":
@@ -115,8 +115,8 @@ class Guard:
             raise web.HTTPNotFound(text="There is nothing here. Open the pages with: nightlatch open\n")
 
     def _check_token(self, request: web.Request) -> None:
-        kind, _, token = request.headers.get("Authorization", "").partition(" ")
-        if kind.lower() != "bearer" or not self._access.reads_metrics(token.strip()):
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not self._access.reads_metrics(token.strip()):
             raise web.HTTPUnauthorized(
                 text="The metrics need a token: nightlatch open --metrics\n", headers={"WWW-Authenticate": "Bearer"}
             )
@@ -140,7 +140,7 @@ class Guard:
 
 
 def at_own_port(port: int) -> Any:
-    """For the port that serves only the metrics, without a token: the request must name a loopback host."""
+    """The middleware of the port that serves only the metrics, without a token: it accepts only loopback host names."""
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -158,7 +158,7 @@ def _with_headers(response: web.StreamResponse) -> web.StreamResponse:
     return response
 
 
-def _is_open(request: web.Request) -> bool:
+def _needs_no_session(request: web.Request) -> bool:
     """May the path be read without a session? Only the login address of `nightlatch open`, and static files."""
     parts = request.path.lstrip("/").split("/")
     return request.method == "GET" and len(parts) == 3 and parts[1] in ("open", "static")

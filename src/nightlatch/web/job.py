@@ -24,8 +24,8 @@ from .jobs import RUNS, schedule_of
 from .words import Calendar
 
 _RUNS = 30  # rows of the table
-_SLOTS = 40  # slot records
-_DAYS = 30  # of slots
+_SLOTS = 40  # slot records that are shown
+_DAYS = 30  # whose slots are read
 
 
 def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:
             [(words.look(one.status)[1], one.elapsed / top) for one in strip],
             label=f"The last {len(strip)} runs, height: time it took",
         ),
-        "cost": svg.spark(paid, over=costly, label=f"Dollars used by the last {len(strip)} runs") if any(paid) else "",
+        "cost": svg.spark(paid, over=costly, label=f"Dollars used by the last {len(paid)} runs") if any(paid) else "",
         "since": change.shift.first.at if change else None,
         "factor": times(change.shift.factor) if change else "",
         "runs": runs,
@@ -65,7 +65,7 @@ def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:
         "slot_name": name_of,
         "evidence": evidence.findings(reader, row, job) if row and job and stage != stages.UNATTENDED else [],
         "buttons": _buttons(row, job, stage),
-        "twin": advice.command("run", name) if job else advice.command("show", name),
+        "terminal_command": advice.command("run", name) if job else advice.command("show", name),
         "refused": [(one.last, run_facts.refused_times(one)) for one in refused],
         "decided": [(entry.at, sentence(entry)) for entry in reader.ledger.history.rare_entries(job=name, most=20)],
         "definitions": [row.definition, *row.before][:8] if row and row.definition else [],

@@ -21,8 +21,8 @@ from ..system import clock
 from . import svg, words
 from .upcoming import USUAL
 
-RUNS = 60
-DAYS = 30
+RUNS = 60  # the last runs of a job that are drawn
+DAYS = 30  # whose cost is shown
 ORDERS = {"need": "what needs you first", "name": "by name", "cost": "by cost"}
 _WEEKDAYS = {"*": " every day", "1-5": ", Mon to Fri", "MON-FRI": ", Mon to Fri"}
 _MOST = 100  # jobs on a page
@@ -36,8 +36,8 @@ class KnownJob:
     name: str
     stage: str
     paused: bool
-    look: tuple[str, str, str]
-    when: float | None
+    look: tuple[str, str, str]  # (shape, colour, word)
+    when: float | None  # the last change of its newest run
     usd: float
 
 
@@ -47,7 +47,7 @@ class JobRow:
     schedule: str
     strip: Markup
     next: float | None
-    takes: float
+    takes: float  # seconds, usually
 
 
 def page(reader: StoreReader, order: str, after: str = "") -> dict[str, Any]:
@@ -68,9 +68,9 @@ def page(reader: StoreReader, order: str, after: str = "") -> dict[str, Any]:
         urgency = (words.DOUBT, words.BAD, words.WAIT)
         found.sort(key=lambda one: (urgency.index(one.look[1]) if one.look[1] in urgency else 9, one.name))
     first = next((place + 1 for place, one in enumerate(found) if one.name == after), 0)
-    page_of = found[first : first + _MOST]
-    strips = history.newest_outcomes_of([one.name for one in page_of], RUNS)
-    shown = [_row(one, rows.get(one.name), strips[one.name], history.zone) for one in page_of]
+    on_page = found[first : first + _MOST]
+    strips = history.newest_outcomes_of([one.name for one in on_page], RUNS)
+    shown = [_row(one, rows.get(one.name), strips[one.name], history.zone) for one in on_page]
     return {
         "jobs": shown,
         "in_all": len(found),
@@ -97,8 +97,8 @@ def sentence(found: list[KnownJob]) -> tuple[list[tuple[str, str]], str]:
         (stages.MANUAL, "is manual", "are manual"),
     ):
         if number := sum(job.stage == stage for job in others):
-            kind = "" if stage == stages.UNATTENDED else words.WAIT
-            parts.append((f"{count(number)} {one if number == 1 else many}", kind))
+            colour = "" if stage == stages.UNATTENDED else words.WAIT
+            parts.append((f"{count(number)} {one if number == 1 else many}", colour))
     if paused:
         parts.append((f"{count(len(paused))} {'is' if len(paused) == 1 else 'are'} paused", ""))
     bad = [one.name for one in found if one.look[1] in (words.BAD, words.DOUBT)]

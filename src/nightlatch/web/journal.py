@@ -14,7 +14,7 @@ from ..observe.run_views import entry_facts
 from ..observe.timeline import sentence
 from ..system import clock
 
-_SHOWN = 100  # entries
+_SHOWN = 100  # entries on a page
 _MONTH = 30 * 86400.0
 
 
@@ -23,7 +23,7 @@ class Filter:
     job: str = ""
     run: str = ""
     kind: str = ""
-    before: int = 0  # only entries of the chain with a lower number; 0: all
+    before: int = 0  # only entries of the chain with a number below this; 0: all
 
 
 def page(reader: StoreReader, query: Filter, verify: bool) -> dict[str, Any]:

@@ -16,10 +16,10 @@ _MOST = 200  # leases shown
 _WEEK = 7 * 86400.0
 
 
-def page(reader: StoreReader, every: bool) -> dict[str, Any]:
+def page(reader: StoreReader, with_effects: bool) -> dict[str, Any]:
     now = clock.wall()
     found = lease_views.every(reader.store)
-    wanted = [one for one in found if every or not one.record.name.startswith("once:")]
+    wanted = [one for one in found if with_effects or not one.record.name.startswith("once:")]
     wanted.sort(key=lambda one: (not one.record.grant, one.record.name))
     held = [one for one in found if one.record.grant]
     lapsed = [one for one in held if one.record.left is not None and one.record.left <= 0]

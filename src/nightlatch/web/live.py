@@ -11,16 +11,16 @@ from ..core import statuses
 from ..core.printable import printable
 from ..observe.reader import StoreReader
 from . import output
-from .run import current
+from .run import live_state
 from .site import Site
 
-STREAMS = 40  # at once
-_LOOK_EVERY = 0.5  # seconds
-_LOOK_AT_QUIET = 1.5  # seconds
-_QUIET = 2.0  # seconds without news, after which the run is read less often
-_BEAT = 15.0  # seconds without news before a heartbeat
+STREAMS = 40  # that may be open at once
+_LOOK_EVERY = 0.5  # seconds between two looks at a run
+_LOOK_AT_QUIET = 1.5  # seconds between two looks at a quiet run
+_QUIET = 2.0  # seconds without news, after which a run counts as quiet
+_HEARTBEAT = 15.0  # seconds without news, after which one is sent
 PATIENCE = 30.0  # seconds that a write waits for a client that does not read
-_AGAIN = 2000  # ms before a browser reconnects
+_RECONNECT_AFTER = 2000  # milliseconds that a browser waits
 
 
 async def send(response: web.StreamResponse, data: bytes) -> None:
@@ -61,7 +61,7 @@ class Live:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Content-Type-Options": "nosniff",
                                                "Cache-Control": "no-store", "X-Accel-Buffering": "no"})  # fmt: skip
         await response.prepare(request)
-        await response.write(f"retry: {_AGAIN}\n\n".encode())
+        await response.write(f"retry: {_RECONNECT_AFTER}\n\n".encode())
         state, quiet, pause = "", 0.0, _LOOK_EVERY
         while True:
             text, place, now, over = await self._site.read(_news, run, place)
@@ -75,7 +75,7 @@ class Live:
             quiet = 0.0 if message else quiet + pause
             if message:
                 await send(response, message.encode())
-            elif quiet >= _BEAT:
+            elif quiet >= _HEARTBEAT:
                 quiet = _QUIET
                 await send(response, b": still here\n\n")
             if not text:
@@ -91,4 +91,4 @@ def _news(reader: StoreReader, run_id: str, place: str) -> tuple[str, str, str, 
     if lines or lost:
         shown = [[printable(line.rstrip("\n"))[: output.LINE], line.endswith("\n")] for line in lines]
         text = f"id: {where}\nevent: output\ndata: {json.dumps({'lines': shown, 'lost': lost})}\n\n"
-    return text, where, current(reader, run), run.status not in statuses.OPEN
+    return text, where, live_state(reader, run), run.status not in statuses.OPEN

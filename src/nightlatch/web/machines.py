@@ -1,5 +1,5 @@
-"""A row for each machine above the night's timeline: awake from its first activity to its last, and asleep where its
-scheduler noted so on waking."""
+"""A row for each machine above the night's timeline: awake from its first activity to its last, except while it
+was asleep, which its scheduler notes on waking."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..observe.reader import StoreReader
 from ..system import identity
 from .svg import Track
 
-_MOST = 8  # machines
+_MOST = 8  # machines that are drawn
 
 
 @value(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class Machines:
         spans.append((at, end, True))
         asleep = sum(up - down for down, up, awake in spans if not awake)
         note = f"asleep {about(asleep)}" if asleep else "awake"
-        return MachineRow(name=host, picture=track.awake(f"{host}: {note}", spans), note=note)
+        return MachineRow(name=host, picture=track.machine_row(f"{host}: {note}", spans), note=note)
 
 
 def _seconds(entry: Entry, fact: str) -> float:

@@ -22,9 +22,9 @@ from ..store import url as stores
 from ..system import clock, durable, identity
 
 _DAY, _HOUR, _MINUTE = 86400.0, 3600.0, 60.0
-_EVENING = 9.2  # hours ago the night began
+_EVENING = 9.2  # the night began so many hours ago
 _NIGHTS = 60  # of history before it
-_DEAR = 4  # of these, the last ones, in which articles costs more
+_EXPENSIVE_NIGHTS = 4  # the last of these nights, in which articles costs more
 # job → (hour of the night, minutes, usd)
 _EVERY_NIGHT = {
     "thumbnails": (1.2, 41, 0.0),
@@ -141,15 +141,15 @@ class MadeUp:
         for night in range(nights, 0, -1):
             back = self.hour(0) - night * _DAY
             for job, (hour, minutes, usd) in _EVERY_NIGHT.items():
-                dear = job == "articles" and night <= _DEAR and not calm
+                expensive = job == "articles" and night <= _EXPENSIVE_NIGHTS and not calm
                 if (job == "digest" and night <= 3) or (job == "refactor-agent" and night in (21, 34)):
                     continue
                 self.ran(
                     job,
                     back + hour * _HOUR,
                     minutes * _MINUTE * self._spread(),
-                    usd=(2.84 if dear else usd) * self._spread(),
-                    model="" if not usd else "opus-4-5" if dear else "sonnet-4-5",
+                    usd=(2.84 if expensive else usd) * self._spread(),
+                    model="" if not usd else "opus-4-5" if expensive else "sonnet-4-5",
                 )
 
     def _spread(self) -> float:

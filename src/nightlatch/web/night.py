@@ -20,7 +20,7 @@ from .now import split
 from .timeline import Drawing
 from .words import Calendar
 
-_MOST = 200  # runs of one status
+_MOST = 200  # runs read of each status
 
 
 def page(reader: StoreReader, calendar: Calendar, day: str, base: str) -> dict[str, Any]:
@@ -57,8 +57,8 @@ def page(reader: StoreReader, calendar: Calendar, day: str, base: str) -> dict[s
         refused=len(refused),
     )
     headline = verdict.night(facts)
-    last = min(end, max(now, begin + 3600))
-    drawing = Drawing(reader, calendar, begin, last, now if now < end else None)
+    drawn_until = min(end, max(now, begin + 3600))
+    drawing = Drawing(reader, calendar, begin, drawn_until, now if now < end else None)
     return {
         "sentence": split(headline.sentence)[0],
         "reasons": headline.reasons,

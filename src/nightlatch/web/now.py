@@ -30,9 +30,9 @@ from .upcoming import upcoming
 from .words import Calendar
 
 NIGHTS = 14
-_ASKS = 30  # rows shown of what needs a person
+_ASKS = 30  # rows that are shown of what needs a person
 _URGENT = ("in doubt", "no end reported", "lapsed")
-_WAITS = 10  # rows shown of what waits
+_WAITS = 10  # rows that are shown of what waits
 
 
 @value(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class AttentionRow:
     at: float
     sentence: str
     last_line: str = ""
-    twin: str = ""  # what the first button does, as a command
+    terminal_command: str = ""  # what to type for the same as the first button
     buttons: tuple[Button, ...] = ()
 
 
@@ -127,13 +127,13 @@ def _of_run(reader: StoreReader, view: RunView) -> AttentionRow:
         at=run.changed,
         sentence=headline.sentence,
         last_line="" if words.short(last, 60).rstrip("…") in headline.sentence else last,
-        twin=_twin(reader, view, offered),
+        terminal_command=_terminal_command(reader, view, offered),
         buttons=(*offered, buttons.Button(label=label, href=f"run/{run.id}#{part}")),
     )
 
 
-def _twin(reader: StoreReader, view: RunView, offered: list[Button]) -> str:
-    """What the first button does, as a command."""
+def _terminal_command(reader: StoreReader, view: RunView, offered: list[Button]) -> str:
+    """What to type for the same as the first button."""
     verb = {"retry": "retry", "approve": "approve", "resolve": "resolve"}.get(offered[0].action) if offered else None
     return run_views.short_command(reader, view.run.id, advice.to(verb, view.run.id) if verb else view.next)
 
@@ -146,7 +146,7 @@ def _of_agent(agent: AgentView) -> AttentionRow:
         href=f"run/{agent.row.run}",
         at=agent.row.began,
         sentence=f"{agent.sentence[:1].upper()}{agent.sentence[1:]}.",
-        twin=advice.text(agent.cancel),
+        terminal_command=advice.text(agent.cancel),
         buttons=(),
     )
 
@@ -160,7 +160,7 @@ def _of_decision(decision: OpenDecision) -> AttentionRow:
         at=decision.changed,
         sentence=f"{decision.title[:1].upper()}{decision.title[1:]}: "
         f"{decision.note or 'nobody knows whether it was done'}. It is not repeated unless you decide so.",
-        twin=advice.text(decision.resolve("done")),
+        terminal_command=advice.text(decision.resolve("done")),
         buttons=tuple(buttons.of_decision(decision)),
     )
 
@@ -173,7 +173,7 @@ def _of_slot(row: Row, configured: set[str], calendar: Calendar) -> AttentionRow
         href=f"job/{row.job}",
         at=row.next_due,
         sentence=f"Due at {calendar.clock(row.next_due)}, and no machine has started it. Is nightlatch serve running?",
-        twin=advice.command("run", row.job, "--slot", slot),
+        terminal_command=advice.command("run", row.job, "--slot", slot),
         buttons=tuple(buttons.of_slot(row, slot, configured=row.job in configured)),
     )
 
@@ -186,7 +186,7 @@ def _of_demoted(row: Row) -> AttentionRow:
         href=f"job/{row.job}",
         at=float(change.get("at", 0.0)),
         sentence=f"It is {row.stage} now, since {change.get('why')}.",
-        twin=advice.command("promote", row.job),
+        terminal_command=advice.command("promote", row.job),
     )
 
 
@@ -197,7 +197,7 @@ def _of_undelivered(message: Message) -> AttentionRow:
         href="journal",
         at=message.changed,
         sentence=f"An alert could not be sent: {message.reason}.",
-        twin=advice.command("alerts"),
+        terminal_command=advice.command("alerts"),
     )
 
 

@@ -1,4 +1,4 @@
-"""A run's kept output for its page: the last lines, those up to a line, those that a search finds, and what is added.
+"""A run's kept output for its page: the last lines, the lines before one, those that a search finds, and new ones.
 
 Output is kept in two files, the older one `output.1`. A place in it is named by the file's inode and the byte: after
 the newer file has become the older one, the place is still found.
@@ -29,21 +29,21 @@ class OutputLine:
 
 
 @value(frozen=True, kw_only=True)
-class Part:
+class OutputPart:
     """Lines, and the place after them."""
 
     lines: tuple[OutputLine, ...]
-    total: int  # lines of the whole output, or up to `until`
-    place: str = ""
-    first: bool = True  # the part begins at the first line
+    total: int  # how many lines the whole output has, or has up to `until`
+    place: str = ""  # where the part ends
+    from_start: bool = True  # the part begins at the first line of the output
 
 
 def folder_of(reader: StoreReader, run: str) -> str:
     return kept_output.folder_of(reader.store.folder, run)
 
 
-def end(folder: str, most: int = SHOWN, until: int | None = None) -> Part:
-    """The last lines; with `until`, the last ones up to that line."""
+def end(folder: str, most: int = SHOWN, until: int | None = None) -> OutputPart:
+    """The last lines; with `until`, the last lines up to the one with that number."""
     total, place = 0, ""
     kept: list[bytes] = []
     rest = b""
@@ -56,12 +56,12 @@ def end(folder: str, most: int = SHOWN, until: int | None = None) -> Part:
                 total += len(whole)
                 kept = [*kept, *whole][-most:]
                 if until is not None and total >= until:
-                    return Part(lines=_lines(kept, total), total=total, first=total <= most)
+                    return OutputPart(lines=_lines(kept, total), total=total, from_start=total <= most)
             place = f"{inode}:{file.tell() - len(rest)}"
     if rest and until is None:
         kept, total = [*kept, rest][-most:], total + 1
         place = f"{place.partition(':')[0]}:{int(place.partition(':')[2]) + len(rest)}"
-    return Part(lines=_lines(kept, total), total=total, place=place, first=total <= most)
+    return OutputPart(lines=_lines(kept, total), total=total, place=place, from_start=total <= most)
 
 
 def find(folder: str, text: str) -> tuple[list[OutputLine], bool]:

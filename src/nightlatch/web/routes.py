@@ -19,7 +19,7 @@ from .live import abort_connection, send
 from .site import Site
 
 _STATIC = {"nightlatch.css": "text/css", "nightlatch.js": "text/javascript"}
-_FAILED_LOGINS = 10  # in a minute, of all clients together
+_FAILED_LOGINS = 10  # that are allowed in a minute, of all clients together
 
 
 class Pages:
@@ -68,7 +68,7 @@ class Pages:
             )
 
         facts = await site.read(look)
-        return site.draw(request, "run.html", "jobs", twin_of=facts.pop("twin"), **facts)
+        return site.draw(request, "run.html", "jobs", **facts)
 
     async def jobs(self, request: web.Request) -> web.Response:
         facts = await self._site.read(jobs.page, request.query.get("by", "need"), request.query.get("after", ""))
@@ -76,7 +76,7 @@ class Pages:
 
     async def job(self, request: web.Request) -> web.Response:
         facts = await self._site.read(job.page, self._site.calendar, request.match_info["job"])
-        return self._site.draw(request, "job.html", "jobs", twin_of=facts.pop("twin"), **facts)
+        return self._site.draw(request, "job.html", "jobs", **facts)
 
     async def night(self, request: web.Request) -> web.Response:
         site, day = self._site, request.query.get("date", "")
@@ -168,7 +168,7 @@ class Pages:
         if token is None:
             self._failed.append(moment)
             raise web.HTTPForbidden(text="This code was used, or is over a minute old. Another one: nightlatch open\n")
-        response = site.draw_alone("opened.html")
+        response = site.draw_without_frame("opened.html")
         response.set_cookie(
             COOKIE,
             token,

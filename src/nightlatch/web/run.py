@@ -25,7 +25,7 @@ from .upcoming import usual
 from .waterfall import waterfall
 from .words import Calendar
 
-_DEAR = 1.5  # times the usual cost is called expensive
+_EXPENSIVE = 1.5  # this many times the usual cost counts as expensive
 _DIFF = 60_000  # characters of a diff that are shown
 _STEPS = (kinds.STEP_BEGUN, kinds.STEP_DONE, kinds.ITEMS_MOVED)
 _STORY = 60  # sentences shown; a link leads to the others
@@ -49,9 +49,9 @@ _ALWAYS_SHOWN = {  # kinds that are always shown → (shape, colour)
 class Sentence:
     at: float
     shape: str
-    kind: str
+    colour: str
     text: str
-    brass: bool = False  # highlighted
+    brass: bool = False  # highlighted, in the colour of brass
 
 
 @value(frozen=True, kw_only=True)
@@ -60,8 +60,8 @@ class Fact:
 
     name: str
     text: str = ""
-    code: str = ""  # instead of the text, as code
-    small: str = ""
+    code: str = ""  # shown as code, instead of `text`
+    small: str = ""  # a note below
     meter: Any = ""
     title: str = ""
 
@@ -94,7 +94,7 @@ def page(
         "stage": stages.of(row, "") if (row := read_row(reader.store, run.job)) else "",
         "more": _reasons(reader, view, facts, calendar),
         "buttons": buttons.of_run(reader, run, view.status),
-        "twin": _twin(reader, run, view),
+        "terminal_command": _terminal_command(reader, run, view),
         "sheet": _sheet(reader, calendar, view, facts),
         "live": run.status in statuses.OPEN,
         "fall": waterfall(view, calendar, facts.now),
@@ -109,7 +109,7 @@ def page(
         "found": found,
         "more_found": more_found,
         "elsewhere": run.host if elsewhere else "",
-        "logs_twin": advice.command("logs", run.id),
+        "logs_command": advice.command("logs", run.id),
     }
 
 
@@ -131,10 +131,10 @@ def safe_text(text: str) -> str:
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
-def _twin(reader: StoreReader, run: RunRow, view: Details) -> str:
-    """The command that a person most likely needs."""
-    typed = next((one for one in view.choices if one.words[0] != "logs"), None) or advice.to("show", run.id)
-    return run_views.short_command(reader, run.id, typed)
+def _terminal_command(reader: StoreReader, run: RunRow, view: Details) -> str:
+    """The command that a person most likely needs next, to type in a terminal."""
+    command = next((one for one in view.choices if one.words[0] != "logs"), None) or advice.to("show", run.id)
+    return run_views.short_command(reader, run.id, command)
 
 
 def _reasons(reader: StoreReader, view: Details, facts: RunFacts, calendar: Calendar) -> str:
@@ -143,7 +143,7 @@ def _reasons(reader: StoreReader, view: Details, facts: RunFacts, calendar: Cale
     parts = []
     if view.status == statuses.RUNNING and facts.started:
         passed = facts.now - facts.started
-        parts.append(f"On {run.host or 'this machine'} for {about(passed)}{_left(facts, passed)}.")
+        parts.append(f"On {run.host or 'this machine'} for {about(passed)}{_left_in_bounds(facts, passed)}.")
         if run.cancel:
             parts.append(f"{run.cancel} requested a cancel.")
     parts += _took_over(view, facts, calendar)
@@ -155,14 +155,14 @@ def _reasons(reader: StoreReader, view: Details, facts: RunFacts, calendar: Cale
         late = f"A late write by {host} at {when}" if len(refused) == 1 and host else f"The last late write, at {when},"
         parts.append(f"{late} was refused; nothing landed twice.")
     usual_usd = usual(reader, run.job)[1]
-    if run.ended is not None and usual_usd and run.usage.usd >= _DEAR * usual_usd:
+    if run.ended is not None and usual_usd and run.usage.usd >= _EXPENSIVE * usual_usd:
         parts.append(f"It cost {times(run.usage.usd / usual_usd)} the usual.")
     if view.reason and view.reason not in verdict.run(facts, calendar.clock).sentence:
         parts.append(f"The reason: {words.short(view.reason)}.")
     return " ".join(parts)
 
 
-def _left(facts: RunFacts, passed: float) -> str:
+def _left_in_bounds(facts: RunFacts, passed: float) -> str:
     """As in: ", within its bounds: 1h 18m and $2.39 are left"."""
     left = []
     if facts.timeout:
@@ -182,8 +182,8 @@ def _took_over(view: Details, facts: RunFacts, calendar: Calendar) -> list[str]:
     if len(view.attempts) > 1 and view.attempts[-2].status == statuses.LOST:
         before, now = view.attempts[-2:]
         left = f"{before.holder.host} was lost after {about(before.elapsed)}"
-        same = "the next attempt began" if before.holder.host == now.holder.host else f"{now.holder.host} took over"
-        return [f"{left}; {same} at {calendar.clock(now.started)}{f' and needed {needed}' if needed else ''}."]
+        then = "the next attempt began" if before.holder.host == now.holder.host else f"{now.holder.host} took over"
+        return [f"{left}; {then} at {calendar.clock(now.started)}{f' and needed {needed}' if needed else ''}."]
     return [f"It needed {needed}."] if needed else []
 
 
@@ -239,7 +239,7 @@ def _slot(calendar: Calendar, run: RunRow) -> str:
 
 def _cost_meter(run: RunRow, usual_usd: float, budget: float | None) -> Any:
     """A meter in a warning colour if the run cost much more than usual; else ""."""
-    if not usual_usd or not budget or run.usage.usd < _DEAR * usual_usd:
+    if not usual_usd or not budget or run.usage.usd < _EXPENSIVE * usual_usd:
         return ""
     label = f"{money(run.usage.usd)} of {money(budget)}, usually {money(usual_usd)}"
     return svg.meter(run.usage.usd / budget, words.WAIT, label=label)
@@ -267,13 +267,13 @@ def _story(view: Details, whole: bool) -> list[Sentence]:
     for entry in view.entries:
         kind = kinds.ROWS.get(entry.kind)
         if whole or entry.kind in _ALWAYS_SHOWN or (kind is not None and not kind.often and entry.kind not in _STEPS):
-            shape, colour = _shape(entry)
+            shape, colour = _shape_and_colour(entry)
             text = timeline([entry])[0].sentence
             found.append(
                 Sentence(
                     at=entry.at,
                     shape=shape,
-                    kind=colour,
+                    colour=colour,
                     text=text[:1].upper() + text[1:],
                     brass=entry.kind == kinds.REFUSED,
                 )
@@ -281,7 +281,7 @@ def _story(view: Details, whole: bool) -> list[Sentence]:
     return found
 
 
-def _shape(entry: Entry) -> tuple[str, str]:
+def _shape_and_colour(entry: Entry) -> tuple[str, str]:
     if entry.kind == kinds.ENDED:
         shape, colour, _ = words.look(entry.facts.get("status", ""))
         return shape, colour
@@ -291,7 +291,7 @@ def _shape(entry: Entry) -> tuple[str, str]:
 
 
 def _comparison(reader: StoreReader, run: RunRow) -> dict[str, Any] | None:
-    """The run's inputs beside those of an earlier one: the last at the usual level, or the last that succeeded."""
+    """The run's inputs beside those of an earlier run: the last at the usual level, or else the last that succeeded."""
     if not run.attempt:
         return None
     series = reader.ledger.history.series(run.job, most=60)
@@ -318,7 +318,7 @@ def _comparison(reader: StoreReader, run: RunRow) -> dict[str, Any] | None:
 
 
 def _last_usual(reader: StoreReader, run: RunRow) -> str:
-    """The last run before the job got expensive; "" if it did not, or only after this run."""
+    """The last run before the job got expensive; "" if it never did, or only after this run."""
     for change in changes.job_changes(reader, run.job, "usd").current if run.usage.usd else ():
         if change.shift.first.at <= run.changed:
             return change.shift.last_usual.run
@@ -331,6 +331,6 @@ def _fact(name: str, text: str) -> str:
     return words.short(text, 80) or "–"
 
 
-def current(reader: StoreReader, run: RunRow) -> str:
+def live_state(reader: StoreReader, run: RunRow) -> str:
     """The facts that the live part of the page shows: when they change, the page is drawn again."""
     return f"{run.status} {run.attempt} {run.seq} {run.done} {run.usage.usd:.6f} {run.cancel} {reader.status(run)}"

@@ -1,4 +1,4 @@
-"""Running runs: time, progress and cost beside their bounds, and where they end at this pace."""
+"""Running runs: time, progress and cost beside their bounds, and where they will end at this pace."""
 
 from __future__ import annotations
 

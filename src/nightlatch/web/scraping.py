@@ -1,4 +1,4 @@
-"""`/metrics`, for Prometheus: under the session's path, with a bearer token, or at a separate port on loopback."""
+"""`/metrics`, for Prometheus, in three ways: below the session's path, with a bearer token, at a separate port."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Scraping:
     def routes(self) -> list[web.RouteDef]:
         return [web.get(METRICS, self.show), web.get(f"/{{prefix}}{METRICS}", self.show)]
 
-    def alone(self) -> list[web.RouteDef]:
+    def routes_at_own_port(self) -> list[web.RouteDef]:
         """The only route of the separate port."""
         return [web.get(METRICS, self.show)]
 

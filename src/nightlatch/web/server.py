@@ -28,7 +28,7 @@ from .site import Site
 
 Report = Callable[[str], None]
 
-_NEXT = 20  # ports that are tried after the one asked for
+_NEXT = 20  # ports that are tried after the requested one
 _IDLE = 30.0  # seconds that a connection may be kept between two requests
 
 
@@ -58,7 +58,7 @@ class PagesServer:
         self.access.note_port(guard.port)
         if guard.port != self._port and self._port:
             report(f"port {self._port} is taken, so the pages are at port {guard.port}")
-        then = ", until Ctrl-C" if ready else f"; open them with: {_opened_with()}"
+        then = ", until Ctrl-C" if ready else f"; open them with: {_command_to_open()}"
         report(f"the pages are at http://127.0.0.1:{guard.port}{then}")
         started = [(runner, server), *(await self._metrics(site, report) if self._metrics_port else [])]
         if ready:
@@ -80,13 +80,13 @@ class PagesServer:
             report(str(error))
             return []
         app = web.Application(middlewares=[at_own_port(self._metrics_port)], client_max_size=BODY_SIZE)
-        app.add_routes(Scraping(site).alone())
+        app.add_routes(Scraping(site).routes_at_own_port())
         runner, _, server = await _serve(app, listener)
         report(f"the metrics are at http://127.0.0.1:{self._metrics_port}/metrics")
         return [(runner, server)]
 
 
-def _opened_with() -> str:
+def _command_to_open() -> str:
     """The command to type in the shell that started `serve`. `serve` passed its file to us by --config; the command
     omits that if the shell finds the file without it."""
     if place.is_found_unnamed():
@@ -120,7 +120,7 @@ def routes(site: Site, *, read_only: bool) -> list[web.RouteDef]:
 
 
 def listen(port: int, following: int = _NEXT) -> socket.socket:
-    """A listening socket at this port, or at the next one that is free. 0: any."""
+    """A socket that listens at this port, or at the next one that is free; 0: at any port."""
     for number in range(port, port + following + 1) if port else [0]:
         listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

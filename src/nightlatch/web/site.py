@@ -38,7 +38,7 @@ THREADS = 4
 
 
 class Frame:
-    """The frame around a page: `site` in the templates."""
+    """The frame around a page; templates know it as `site`."""
 
     pages = PAGES
 
@@ -70,9 +70,9 @@ class Site:
     def base(self) -> str:
         return f"/{self.access.prefix}/"
 
-    async def read(self, look: Callable[..., T], *words: Any, **named: Any) -> T:
+    async def read(self, look: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """Call `look(reader, …)` in a thread: the event loop must not wait for a database."""
-        return await self.work(lambda: look(self._reader(), *words, **named))
+        return await self.work(lambda: look(self._reader(), *arguments, **named))
 
     async def work(self, do: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, do)
@@ -83,8 +83,8 @@ class Site:
         text = self._templates.get_template(template).render(site=Frame(self, request, page), **facts)
         return web.Response(text=text, content_type="text/html", status=status)
 
-    def draw_alone(self, template: str, **facts: Any) -> web.Response:
-        """A page without a frame, before there is a session."""
+    def draw_without_frame(self, template: str, **facts: Any) -> web.Response:
+        """Draw a page without its frame, which needs a session."""
         text = self._templates.get_template(template).render(base=self.base, **facts)
         return web.Response(text=text, content_type="text/html")
 

@@ -1,5 +1,5 @@
 """Pictures as SVG text. Lengths that come from data are attributes in per cent: they need no inline style and fit any
-width."""
+width. A `kind` is a class of the style sheet, most often a colour: ok, bad, wait."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def meter(part: float, kind: str = "", pace: float | None = None, label: str = "
 
 
 def spark(values: Sequence[float], *, over: Iterable[int] = (), label: str = "") -> Markup:
-    """A bar for each value; the last one, or those in `over`, are highlighted."""
+    """A bar for each value. Those in `over` are highlighted; if none is, the last one."""
     if not values:
         return Markup("")
     top, width, marked = max(values) or 1, 100 / len(values), set(over)
@@ -100,7 +100,7 @@ class Track:
         named = Markup("<title>{}</title>{}").format(title, rect)
         return Markup('<a href="{}">{}</a>').format(href, named) if href else Markup("<g>{}</g>").format(named)
 
-    def thread(self, begin: float, end: float) -> Markup:
+    def link_line(self, begin: float, end: float) -> Markup:
         """A line from an attempt to what it did after its end."""
         return Markup('<line class="link-line" x1="{:.2f}%" x2="{:.2f}%" y1="14" y2="14"/>').format(
             self.at(begin), self.at(end)
@@ -119,7 +119,7 @@ class Track:
         return self._mark(at, _CHEVRON.format(kind=escape(kind)), title)
 
     def call(self, at: float, *, expensive: bool) -> Markup:
-        kind, size = (" dear", 4.6) if expensive else ("", 3.0)
+        kind, size = (" expensive", 4.6) if expensive else ("", 3.0)
         return Markup(f'<circle class="call{kind}" cx="{self.at(at):.2f}%" cy="14" r="{size}"/>')  # noqa: S704 - ours
 
     def row(self, label: str, marks: Iterable[Markup]) -> Markup:
@@ -140,8 +140,8 @@ class Track:
         )
         return Markup('<svg aria-hidden="true"><defs><g id="grid">{}</g></defs>{}</svg>').format(self._lines(), texts)
 
-    def awake(self, label: str, spans: Iterable[tuple[float, float, bool]]) -> Markup:
-        """(from, to, awake?) of a machine."""
+    def machine_row(self, label: str, spans: Iterable[tuple[float, float, bool]]) -> Markup:
+        """A machine's row. `spans`: (from, to, was it awake?)."""
         drawn = Markup("").join(
             Markup('<rect class="{}" x="{:.2f}%" width="{:.2f}%" y="{}" height="{}" rx="2.5"/>').format(
                 "awake" if up else "asleep", self.at(begin), max(self.at(end) - self.at(begin), 0.2), 0 if up else 0.5,

@@ -20,10 +20,10 @@ from .machines import MachineRow, Machines
 from .svg import Track
 from .words import BAD, DOUBT, IDLE, OK, RUN, WAIT, Calendar, look, used
 
-_ATTEMPTS = 100  # runs whose earlier attempts are drawn too
-_ROWS = 60  # jobs: the most urgent first
-_BARS = 120  # runs of a job: more bars could not be told apart
-ORDER = (DOUBT, BAD, WAIT, RUN, OK, IDLE)
+_ATTEMPTS = 100  # so many runs are drawn with their earlier attempts
+_ROWS = 60  # jobs that are drawn, the most urgent first
+_BARS = 120  # runs that are drawn of a job: more bars could not be told apart
+ORDER = (DOUBT, BAD, WAIT, RUN, OK, IDLE)  # colours, the most urgent first
 
 
 @value(frozen=True, kw_only=True)
@@ -50,30 +50,30 @@ class Drawing:
         self._now = now if now is not None else end
         self._looked_up = 0  # runs whose earlier attempts were read
         self._machines = Machines(reader, begin, end)
-        self._shown_now = now  # None: the night is over
+        self._now_or_none = now  # the moment now; None: the night is over
 
     def night(self, runs: Sequence[RunView], refused: Iterable[Entry], rows: Iterable[Row], base: str) -> NightTimeline:
         jobs: dict[str, list[RunView]] = {}
         for view in runs:
             if not view.run.parent:
                 jobs.setdefault(view.run.job, []).append(view)
-        late: dict[str, list[Entry]] = {}
+        refusals: dict[str, list[Entry]] = {}
         for entry in refused:
             if self._begin <= entry.at < self._end:
-                late.setdefault(entry.chain.removeprefix("job:"), []).append(entry)
+                refusals.setdefault(entry.chain.removeprefix("job:"), []).append(entry)
         known = {row.job: row for row in rows}
         names = sorted(
-            {*jobs, *late, *known}, key=lambda name: self._urgency(jobs.get(name, []), known.get(name), name)
+            {*jobs, *refusals, *known}, key=lambda name: self._urgency(jobs.get(name, []), known.get(name), name)
         )
-        shown = [name for name in names if name in jobs or name in late or self._is_late(known[name])]
+        shown = [name for name in names if name in jobs or name in refusals or self._is_late(known[name])]
         rest = [name for name in names if name not in set(shown)]
         names = [*shown, *rest][:_ROWS]
-        drawn = [self._row(name, jobs.get(name, []), late.get(name, []), known.get(name), base) for name in names]
+        drawn = [self._row(name, jobs.get(name, []), refusals.get(name, []), known.get(name), base) for name in names]
         return NightTimeline(
             axis=self._track.axis(self._hours),
             rows=tuple(row for row in drawn if row),
             more=max(len(shown) - _ROWS, 0),
-            machines=tuple(self._machines.rows(self._track, self._shown_now)),
+            machines=tuple(self._machines.rows(self._track, self._now_or_none)),
         )
 
     def _urgency(self, runs: list[RunView], row: Row | None, name: str) -> tuple[int, str]:
@@ -156,7 +156,7 @@ class Drawing:
         return self._track.diamond(record.last, IDLE, f"{when} skipped: {record.reason}{many}")
 
     def _is_late(self, row: Row | None) -> bool:
-        return row is not None and self._shown_now is not None and is_overdue(row, self._now)
+        return row is not None and self._now_or_none is not None and is_overdue(row, self._now)
 
     def _note(self, runs: list[RunView], records: list[SlotRecord], row: Row | None) -> str:
         if row and self._is_late(row):

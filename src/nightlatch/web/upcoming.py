@@ -14,10 +14,10 @@ from ..observe.slots import is_overdue
 from ..scheduler.scheduled import times_of
 
 _DAY = 86400.0
-_SHOWN = 12  # jobs
-_KEPT = 300.0  # seconds: what is usual does not change with one run
-_DAYS = 30  # from which the average cost is computed
-USUAL = 20  # runs from which the usual is computed
+_SHOWN = 12  # jobs that are listed
+_KEPT = 300.0  # seconds before the usual is computed again: one run hardly changes it
+_DAYS = 30  # the last days, from which the average cost is computed
+USUAL = 20  # the last runs, from which the usual time and cost are computed
 
 
 @value(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class Upcoming:
 
 
 def upcoming(reader: StoreReader, jobs: Sequence[Row], now: float) -> Upcoming:
-    """The usual time and cost are read only for jobs that are shown; the others count with their average cost."""
+    """The usual time and cost are read only for listed jobs; the others count with their average cost."""
     due = [row for row in jobs if row.next_due < min(now + _DAY, NEVER) and not row.paused and not is_overdue(row, now)]
     due.sort(key=lambda row: (row.next_due, row.job))
     costs = reader.cached("cost of runs", _KEPT, lambda: _costs(reader, now)) if len(due) > _SHOWN else {}

@@ -20,10 +20,10 @@ from .words import Calendar
 
 DAYS = 30
 BY = ("job", "model", "tag", "host")
-_COLOURS = 3  # jobs that have their own colour in the chart
+_COLOURS = 3  # so many jobs have their own colour in the chart
 _ROWS = 50  # of the table; the others are summed
 _KEPT = 20.0  # seconds before the report is computed again
-_LOOKED_AT = 8  # jobs, the dearest first, that are checked for a rise
+_CHECKED = 8  # so many jobs, the dearest first, are checked for a rise
 
 
 def page(reader: StoreReader, calendar: Calendar, by: str) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def page(reader: StoreReader, calendar: Calendar, by: str) -> dict[str, Any]:
         "chart": chart(reader, by, days, named[:_COLOURS], _flag(reader, dearer)) if report.total.amounts.usd else "",
         "legend": [name or "–" for name in named[:_COLOURS]],
         "others": max(len(report.rows) - _COLOURS, 0),
-        "dear": [(job, one, _parts(one)) for job, one in dearer],
+        "got_dearer": [(job, one, _parts(one)) for job, one in dearer],
         "since": since,
         "percent": percent,
     }
@@ -90,7 +90,7 @@ def _jobs_that_got_dearer(reader: StoreReader) -> list[tuple[str, LevelChange]]:
     used = reader.ledger.history.usd_by("job", since=(today - timedelta(days=7)).isoformat())
     return [
         (job, change)
-        for job, _ in sorted(used, key=lambda row: (-row[1], row[0]))[:_LOOKED_AT]
+        for job, _ in sorted(used, key=lambda row: (-row[1], row[0]))[:_CHECKED]
         for change in job_changes(reader, job, "usd").current
         if change.shift.factor > 1
     ]

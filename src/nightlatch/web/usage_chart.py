@@ -12,7 +12,7 @@ from ..observe.figures import money
 from ..observe.reader import StoreReader
 
 _KEPT = 20.0  # seconds before the figures are read again
-_BASE, _HIGH = 170.0, 150.0  # pixels: where the bars stand, and the height of the largest
+_BASE, _HIGH = 170.0, 150.0  # pixels: the bottom of the bars, and the height of the highest
 _LINE = Markup(
     '<line class="grid-line" x1="0" x2="100%" y1="{0:.1f}" y2="{0:.1f}"/><text x="100%" dx="8" y="{1:.1f}">{2}</text>'
 )
@@ -75,7 +75,7 @@ def _bar(parts: Mapping[str, float], names: Sequence[str], named: int, x: float,
 
 
 def _usual(sums: Mapping[str, float], days: Sequence[str], width: float, top: float) -> Markup:
-    """A line at the median of the days on which something was used; empty if these are too few."""
+    """A line at the median of the days on which something was used; nothing if there are too few such days."""
     amounts = [usd for usd in sums.values() if usd]
     if len(amounts) < 12:
         return Markup("")

@@ -13,13 +13,13 @@ from ..observe.figures import about, count
 from .svg import Track
 from .words import Calendar, look, short
 
-_STEPS = 12  # rows of steps
-_CALLS = 150  # marks that are drawn in a row
+_STEPS = 12  # rows of steps, and of effects, that are drawn
+_MARKS = 150  # that are drawn in one row
 
 
 @value(frozen=True, kw_only=True)
 class FallRow:
-    inside: bool  # indented: it is part of an attempt
+    nested: bool  # indented, since it is part of an attempt
     name: str
     picture: Markup
     note: str
@@ -70,11 +70,11 @@ def _attempt(track: Track, view: Details, index: int, now: float) -> FallRow:
     marks = [track.bar(one.started, end, f"{kind}{thin}", f"attempt {one.attempt}: {word}", y=8)]
     for entry in view.refusals:
         if entry.facts.get("attempt") == str(one.attempt):
-            marks.append(track.thread(end, entry.at))
+            marks.append(track.link_line(end, entry.at))
             marks.append(track.shield(entry.at, "a stale write was refused", "#refused"))
     name = f"attempt {one.attempt} · {one.holder.host}"
     return FallRow(
-        inside=False, name=name, picture=track.row(f"{name}: {word}", marks), note=f"{word}, {about(end - one.started)}"
+        nested=False, name=name, picture=track.row(f"{name}: {word}", marks), note=f"{word}, {about(end - one.started)}"
     )
 
 
@@ -92,32 +92,32 @@ def _steps(track: Track, entries: tuple[Entry, ...]) -> list[FallRow]:
         spans.setdefault(_group(key), []).append((at, at, "run"))
     rows = []
     for name, parts in list(spans.items())[:_STEPS]:
-        marks = [track.bar(a, b, f"{kind} thin", short(name, 60), y=8) for a, b, kind in parts[:_CALLS]]
+        marks = [track.bar(a, b, f"{kind} thin", short(name, 60), y=8) for a, b, kind in parts[:_MARKS]]
         label = short(name, 60) + (f" × {count(len(parts))}" if len(parts) > 1 else "")
         took = about(sum(b - a for a, b, _ in parts))
-        rows.append(FallRow(inside=True, name=label, picture=track.row(label, marks), note=took))
+        rows.append(FallRow(nested=True, name=label, picture=track.row(label, marks), note=took))
     if len(spans) > _STEPS:
         rows.append(
-            FallRow(inside=True, name=f"{count(len(spans) - _STEPS)} more steps", picture=track.row("", []), note="")
+            FallRow(nested=True, name=f"{count(len(spans) - _STEPS)} more steps", picture=track.row("", []), note="")
         )
     return rows
 
 
 def _group(key: str) -> str:
-    """Steps of one kind are one row: draft/1, draft/2."""
+    """The name of a step's row: draft/1 and draft/2 share the row draft."""
     return key.partition("/")[0].partition(" ")[0]
 
 
 def _calls(track: Track, calls: list[Entry]) -> FallRow:
     paid = sorted(_number(entry, "usd") for entry in calls)
     expensive = paid[int(len(paid) * 0.9)] if paid else 0.0
-    step = -(-len(calls) // _CALLS)
+    step = -(-len(calls) // _MARKS)
     marks = [track.call(entry.at, expensive=0 < expensive < _number(entry, "usd")) for entry in calls[::step]]
     tokens = sum(_number(entry, "tokens") for entry in calls)
     number = sum(_number(entry, "calls") for entry in calls)
     name = f"model calls ({count(number)})" if number else f"usage reports ({count(len(calls))})"
     return FallRow(
-        inside=True, name=name, picture=track.row(name, marks), note=f"{count(tokens)} tokens" if tokens else ""
+        nested=True, name=name, picture=track.row(name, marks), note=f"{count(tokens)} tokens" if tokens else ""
     )
 
 
@@ -135,7 +135,7 @@ def _effects(track: Track, entries: tuple[Entry, ...]) -> list[FallRow]:
         kind = "doubt" if word in ("in-doubt", "begun") else "bad" if word in ("failed", "not-published") else "ok"
         label = short(name, 60)
         marks = [track.bar(moves[0].at, last.at, kind, f"{label}: {word}", y=8)]
-        rows.append(FallRow(inside=True, name=label, picture=track.row(f"{label}: {word}", marks), note=word))
+        rows.append(FallRow(nested=True, name=label, picture=track.row(f"{label}: {word}", marks), note=word))
     return rows
 
 

@@ -42,12 +42,12 @@ _UNKNOWN = ("dot", IDLE)
 
 
 def look(status: str) -> tuple[str, str, str]:
-    """(shape, colour, word)"""
+    """(shape, colour, word) of a status."""
     return LOOKS.get(status) or (*_UNKNOWN, status)
 
 
 def look_of(run: RunRow, status: str) -> tuple[str, str, str]:
-    """(shape, colour, word) of a run: one that holds its writes waits for approval."""
+    """(shape, colour, word) of a run: a run that holds its writes waits for approval."""
     return ("hand", WAIT, "waits for approval") if run.held is not None else look(status)
 
 

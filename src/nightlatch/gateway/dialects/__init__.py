@@ -10,7 +10,7 @@ from ..requested import ModelRequest, ReplyUsage
 
 
 class Dialect:
-    """One metered API. Here is what most of them do alike."""
+    """One metered API. The methods here do what most APIs have in common."""
 
     vendor: str
 
@@ -19,7 +19,7 @@ class Dialect:
         raise NotImplementedError
 
     def limit(self, body: Body, output: int) -> None:
-        """Limit the request's output to so many tokens. (An embedding has no output.)"""
+        """Limit the request's output to `output` tokens. (An embedding has no output.)"""
 
     def allow_uses(self, body: Body, uses: int) -> None:
         """Limit how often the request may use the vendor's tools, where the request can say that."""

@@ -10,7 +10,7 @@ from ..body import Body
 from ..requested import USES, ModelRequest, ReplyUsage, either, number, rows, table, whole, words
 from . import Dialect
 
-_STANDARD = ("", "standard", "default", "SERVICE_TIER_UNSPECIFIED", "unspecified")
+_STANDARD = ("", "standard", "default", "SERVICE_TIER_UNSPECIFIED", "unspecified")  # tiers at the usual price
 _INPUT_KINDS = {"AUDIO": price.INPUT_AUDIO, "IMAGE": price.INPUT_IMAGE, "VIDEO": price.INPUT_VIDEO}
 _OUTPUT_KINDS = {"AUDIO": price.OUTPUT_AUDIO, "IMAGE": price.OUTPUT_IMAGE, "VIDEO": price.OUTPUT_VIDEO}
 
@@ -41,7 +41,7 @@ def _searches(tools: object) -> bool:
 
 
 def _split(total: int, cached: int, details: object, kinds: dict[str, str], plain: str, key: str) -> dict[str, int]:
-    """Tokens that were not cached, by kind. `plain`: the kind of those whose modality is not in `kinds`."""
+    """Uncached tokens, by kind. `plain`: the kind of all other modalities. `key`: the field with a count."""
     found = {plain: total - cached}
     for one in rows(details):
         kind = kinds.get(str(one.get("modality") or "").upper())

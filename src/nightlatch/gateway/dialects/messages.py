@@ -17,9 +17,9 @@ _KNOWN = words(
     "diagnostics context_management user_profile_id workspace_id fallback_credit_token"
 )
 _MEDIA = ("image", "document", "file", "file_id", "container_upload")
-_CACHED = ("cache_control", "ephemeral")
+_CACHED = ("cache_control", "ephemeral")  # names that show caching in a request
 _MEDIA_OR_CACHED = frozenset((*_MEDIA, *_CACHED))  # names that show media or caching in a request
-_UNCACHED = (price.INPUT, price.CACHE_READ)
+_UNCACHED = (price.INPUT, price.CACHE_READ)  # kinds of input, if the request asks for no caching
 _COUNTED = words("model messages system thinking tools tool_choice cache_control output_config mcp_servers")
 _USAGE = (
     ("input_tokens", price.INPUT),
@@ -28,7 +28,7 @@ _USAGE = (
 )
 _CLIENT_TOOLS = ("custom", "bash_", "text_editor_", "computer_", "memory_")  # tools that the client runs
 _REQUEST = ModelRequest(models=())
-_STANDARD = ("", "auto", "standard", "standard_only")
+_STANDARD = ("", "auto", "standard", "standard_only")  # tiers at the usual price
 
 
 class Messages(Dialect):
@@ -124,7 +124,7 @@ class Messages(Dialect):
         tier = tier if tier not in _STANDARD else str(usage.get("service_tier") or "")
         if tier not in _STANDARD:
             into.tier = tier
-        # Only here are compaction and the work of other models; the figures above are of the message itself.
+        # Compaction and the work of other models are reported only here; the figures above are the message's own.
         into.more = [
             (str(one.get("model") or ""), _counts(one))
             for one in rows(usage.get("iterations"))

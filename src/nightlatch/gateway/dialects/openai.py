@@ -9,7 +9,7 @@ from ..body import Body
 from ..requested import USES, ModelRequest, ReplyUsage, number, rows, table, whole, words
 from . import Dialect
 
-_STANDARD = ("", "default", "standard")
+_STANDARD = ("", "default", "standard")  # tiers at the usual price
 _FEES = {"web_search": price.WEB_SEARCH, "file_search": price.FILE_SEARCH}
 # Tools whose price nobody knows before they are used.
 _UNPRICED = ("image_generation", "code_interpreter", "mcp")
@@ -37,7 +37,7 @@ def _tier(fields: dict[str, Any]) -> str:
 
 
 def _split(usage: dict[str, Any], input_: str, output_: str, input_details: str, output_details: str) -> dict[str, int]:
-    """Tokens by kind, from these fields. Cached and written ones are parts of the input; audio is part of either."""
+    """Tokens by kind, from these fields. Cached and written ones are parts of the input; both sides may have audio."""
     parts, audio_output = table(usage.get(input_details)), number(table(usage.get(output_details)).get("audio_tokens"))
     total, output = number(usage.get(input_)), number(usage.get(output_))
     cached = min(number(parts.get("cached_tokens")), total)

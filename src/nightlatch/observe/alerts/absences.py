@@ -21,27 +21,27 @@ from .collect import alerts
 from .rules import EXPIRES, LAPSED, OVERDUE, RECOVERED
 from .settings import AlertSettings
 
-APART = 60.0  # seconds between the two looks: the default TTL of a lease
-_MOST = 200  # runs of one status
-_ABSENT = (LAPSED, OVERDUE, EXPIRES)
-_SOON = 3600.0  # seconds before an approval expires
+APART = 60.0  # seconds between the two looks: as long as the default TTL of a lease
+_MOST = 200  # runs read of each status
+_ABSENCES = (LAPSED, OVERDUE, EXPIRES)
+_SOON = 3600.0  # the alert is sent so many seconds before an approval expires
 
 
 def look(ledger: Ledger, reader: StoreReader, settings: AlertSettings) -> None:
     missing = _missing(reader)
-    known = {(one.job, one.subject): one for one in ledger.outbox.problems() if one.rule in _ABSENT}
+    known = {(one.job, one.subject): one for one in ledger.outbox.problems() if one.rule in _ABSENCES}
     for job in {job for job, _ in (*missing, *known)}:
         here = {subject: found for (name, subject), found in missing.items() if name == job}
-        gone = [subject for name, subject in known if name == job and (name, subject) not in missing]
+        ended = [subject for name, subject in known if name == job and (name, subject) not in missing]
 
         def judge(
             problems: dict[str, Problem],
             now: float,
             job: str = job,
             here: dict[str, tuple[str, str]] = here,
-            gone: list[str] = gone,
+            ended: list[str] = ended,
         ) -> Judged:
-            return _judge(settings, job, here, gone, problems, now)
+            return _judge(settings, job, here, ended, problems, now)
 
         ledger.outbox.observe(job, judge)
 
@@ -72,7 +72,7 @@ def _detail(subject: str, run: str) -> str:
 
 
 def _judge(
-    settings: AlertSettings, job: str, here: dict[str, tuple[str, str]], gone: list[str],
+    settings: AlertSettings, job: str, here: dict[str, tuple[str, str]], ended: list[str],
     problems: dict[str, Problem], now: float,
 ) -> Judged:  # fmt: skip
     judged = Judged()
@@ -87,7 +87,7 @@ def _judge(
             )
         elif before is None:
             judged.problems.append(problem)
-    for subject in gone:
+    for subject in ended:
         before = problems.get(subject)
         if before and before.reported and before.rule != EXPIRES:  # a decided or expired request did not recover
             id_ = f"{job_chain(job)}:{subject}:{RECOVERED}"

@@ -1,4 +1,4 @@
-"""The alert that the store does not answer. The outbox is in the store, so this alert is kept in a file here."""
+"""The alert that the store does not answer. The outbox is in the store, so this alert is kept in a local file."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class _Outage:
 
 
 class StoreWatch:
-    """Watches the store from one machine. Call `record` after each look at the store: with why it did not answer, or
-    "", and when the look began, which may have waited for half a minute."""
+    """Watches the store from one machine. Call `record` after each look at the store. `why`: why it did not answer, or
+    "" if it did. `began`: when the look began, since it may have waited for half a minute."""
 
     def __init__(self, folder: str, host: str, settings: AlertSettings) -> None:
         self._path = os.path.join(durable.private_folder(folder), "store-away.json")
         self._host, self._settings = host, settings
-        self._unwritten: _Outage | None = None  # while the folder is unreachable, together with the store
+        self._unwritten: _Outage | None = None  # kept here while the folder is unreachable, together with the store
 
     def record(self, why: str, began: float = 0.0) -> None:
         outage = self._read()
@@ -52,7 +52,7 @@ class StoreWatch:
     def _send(
         self, outage: _Outage, rule: str, sentence: str, done: tuple[str, ...], only: tuple[str, ...] | None = None
     ) -> list[str]:
-        """Send by every transport that is not `done`; returns those that worked. The others are tried again."""
+        """Send by each transport that is not in `done` (and is in `only`, if given); returns those now done with."""
         sent = []
         for name, own in self._settings.transports.items():
             if name in done or (only is not None and name not in only) or rule in self._settings.defaults.mute:
@@ -62,7 +62,7 @@ class StoreWatch:
             shown = ShownAlert(id=id_, rule=rule, job="", run="", at=clock.wall(), sentence=text)
             title = RULES[rule].title if rule == STORE_AWAY else "store answers again"
             message = Outgoing(
-                id=id_, subject=f"Nightlatch: {title}", text=text, worst=RULES[rule].worst, alerts=(shown,)
+                id=id_, subject=f"Nightlatch: {title}", text=text, rank=RULES[rule].rank, alerts=(shown,)
             )
             try:
                 TRANSPORTS[own["kind"]].send(own, message)

@@ -17,7 +17,7 @@ from ..reader import StoreReader
 from .rules import BUDGET_80, CHANGED, DECIDED, OF_KIND, OF_STATUS, RECOVERED, REMINDER, RULES, RUNS
 from .settings import AlertSettings
 
-_NEARLY = 0.8  # share of a cap from which an alert is sent
+_NEARLY_USED = 0.8  # a cap of which at least this share is used is nearly used
 
 
 def collect(ledger: Ledger, reader: StoreReader, settings: AlertSettings) -> int:
@@ -28,13 +28,13 @@ def collect(ledger: Ledger, reader: StoreReader, settings: AlertSettings) -> int
 
 
 def _read(ledger: Ledger, reader: StoreReader, settings: AlertSettings, job: str) -> int:
-    extra = _looked_up(reader, settings, job, ledger.outbox.reader.unread(job))
+    looked_up = _alerts_from_lookups(reader, settings, job, ledger.outbox.reader.unread(job))
 
     def judge(entries: list[Entry], problems: dict[str, Problem]) -> Judged:
         judging = _Judge(settings, job, problems)
         for entry in entries:
-            judging.take(entry)
-        judging.judged.alerts += extra
+            judging.judge(entry)
+        judging.judged.alerts += looked_up
         return judging.judged
 
     return ledger.outbox.read(job, judge)
@@ -45,7 +45,7 @@ class _Judge:
         self._settings, self._job, self._problems = settings, job, problems
         self.judged = Judged()
 
-    def take(self, entry: Entry) -> None:
+    def judge(self, entry: Entry) -> None:
         run, status = entry.facts.get("run", ""), entry.facts.get("status", "")
         if entry.kind == kinds.ENDED and status in OF_STATUS:
             self._went_wrong(entry, RUNS, OF_STATUS[status], run)
@@ -94,7 +94,7 @@ class _Judge:
 def alerts(
     settings: AlertSettings, id_: str, rule: str, job: str, at: float, *, run: str = "", detail: str = ""
 ) -> list[Alert]:
-    """The alert, for each transport that sends it."""
+    """The alert, once for each transport that sends it."""
     return [
         Alert(id=id_, transport=transport, rule=rule, job=job, run=run, at=at, detail=detail)
         for transport in settings.routes(job, rule)
@@ -108,13 +108,13 @@ def remind(ledger: Ledger, settings: AlertSettings) -> None:
         if every is None or not problem.reported:
             continue
 
-        def judge(problems: dict[str, Problem], now: float, was: Problem = problem, every: float = every) -> Judged:
-            judged, found = Judged(), problems.get(was.subject)
+        def judge(problems: dict[str, Problem], now: float, known: Problem = problem, every: float = every) -> Judged:
+            judged, found = Judged(), problems.get(known.subject)
             if found and found.reported and now - found.reported >= every:
                 count = f"{figures.ordinal(found.count)} time in a row, " if found.count > 1 else ""
                 detail = f"{RULES[found.rule].title}, {count}for {figures.span(now - found.since)}"
-                id_ = f"{job_chain(was.job)}:{was.subject}:{int(found.reported)}:{REMINDER}"
-                judged.alerts += alerts(settings, id_, REMINDER, was.job, now, run=found.run, detail=detail)
+                id_ = f"{job_chain(known.job)}:{known.subject}:{int(found.reported)}:{REMINDER}"
+                judged.alerts += alerts(settings, id_, REMINDER, known.job, now, run=found.run, detail=detail)
                 judged.problems.append(replace(found, reported=now))
             return judged
 
@@ -126,8 +126,8 @@ def _detail(entry: Entry) -> str:
     return kind.describe(entry.facts) if kind else entry.kind
 
 
-def _looked_up(reader: StoreReader, settings: AlertSettings, job: str, entries: list[Entry]) -> list[Alert]:
-    """Alerts that need more than the new entries: a budget is nearly used, the job has left its usual level."""
+def _alerts_from_lookups(reader: StoreReader, settings: AlertSettings, job: str, entries: list[Entry]) -> list[Alert]:
+    """Alerts that need more than the new entries: a budget is nearly used, or the job has left its usual level."""
     ended = [entry for entry in entries if entry.kind == kinds.ENDED]
     if not ended:
         return []
@@ -154,7 +154,7 @@ def _budgets(reader: StoreReader, settings: AlertSettings, job: str, ended: Entr
             continue
         (cap,) = budget.parse(word)
         used = reader.ledger.used(job, cap.unit, cap.period)
-        if used >= cap.amount * _NEARLY:
+        if used >= cap.amount * _NEARLY_USED:
             day = reader.ledger.history.day(ended.at)
             period = day if cap.period == "day" else day[:7]
             detail = f"{used:g} of {cap.amount:g} {cap.unit} of its {cap.period} are used"

@@ -27,7 +27,7 @@ _STEP = 1.0  # seconds between two rounds
 _ABSENCES = 20.0  # seconds between two looks for what did not happen: lapsed runs, overdue tries
 _AWAY = 5.0  # seconds between two rounds while the store does not answer
 _NEVER = float("-inf")
-_LONGEST = 900.0  # seconds that a process left behind by a run tries; the next run's process continues
+_LONGEST = 900.0  # seconds that a process left behind by a run keeps trying; the next run's process continues
 _LOCK = "alerts.lock"
 
 
@@ -50,14 +50,14 @@ def until_idle(url: str, folder: str, settings: AlertSettings) -> None:
             return
         finally:
             os.close(lock)
-        if sender.is_idle():  # after the unlock: a process that queued an alert before it found the lock taken
+        if sender.is_idle():  # asked after the unlock: until then, a process that queued an alert left it to us
             return
 
 
 def forever(url: str, folder: str, load: Callable[[], AlertSettings | None], stop: int) -> None:
     """Beside `serve`, until the other end of `stop` is closed."""
     settings = load()
-    watch, answered, sender = None, _NEVER, None
+    watch, answered_at, sender = None, _NEVER, None
     while True:
         fresh, pause = load(), _STEP
         if fresh != settings or watch is None:
@@ -68,12 +68,12 @@ def forever(url: str, folder: str, load: Callable[[], AlertSettings | None], sto
             try:
                 sender = sender or _sender(url, settings)
                 sender.round()
-                if clock.now() - answered > _ABSENCES:
+                if clock.now() - answered_at > _ABSENCES:
                     _look_at_store(url, settings)
-                    answered = clock.now()
+                    answered_at = clock.now()
                     watch.record("")  # only now: a round alone may need just the ledger, not the store
             except (StoreUnreachable, NoStore) as error:
-                sender, answered, pause = None, _NEVER, _AWAY
+                sender, answered_at, pause = None, _NEVER, _AWAY
                 watch.record(str(error), began)
         if select.select([stop], [], [], pause)[0]:
             return
@@ -92,8 +92,8 @@ def _look_at_store(url: str, settings: AlertSettings) -> None:
 
 
 def _expect_writable(ledger: Ledger, reader: StoreReader) -> None:
-    """A database that can be read may refuse every write, as SQLite does while another program's transaction is open.
-    Both writes change nothing."""
+    """Raise `StoreUnreachable` if the database can be read but refuses writes, as SQLite does while another program's
+    transaction is open. Both writes change nothing."""
     ledger.outbox.put([])
     if not reader.ledger_is_per_machine:
         reader.store.unregister("", "")

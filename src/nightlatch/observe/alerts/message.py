@@ -18,8 +18,8 @@ from .. import run_facts
 from ..reader import StoreReader
 from .rules import DIGEST, RECOVERED, RULES, TEST
 
-URGENT = 1  # the highest `worst` of failures, and of what a person has to decide
-_SHOWN = 10  # alerts of a message; the others are only counted
+URGENT = 1  # alerts with at most this rank are urgent
+_SHOWN = 10  # alerts that a message shows; the others are only counted
 _LONGEST = 300  # characters of a reported text
 _DEFANGED = str.maketrans({
     "@": "＠", "<": "‹", ">": "›", "[": "［", "]": "］", "`": "ˋ", "*": "∗", "_": "＿", "~": "∼", "|": "¦", "#": "＃",
@@ -39,9 +39,9 @@ class ShownAlert:
     at: float
     sentence: str
     last_line: str = ""
-    command: str = ""  # to type
+    command: str = ""  # what to type
     page: str = ""
-    head: str = ""  # of the run's chain, so that a copy is kept outside the store
+    head: str = ""  # the head of the run's chain, so that a copy of it is kept outside the store
 
 
 @value(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Outgoing:
     id: str
     subject: str
     text: str
-    worst: int  # that of its most urgent alert: 0 is the most urgent
+    rank: int  # of its most urgent alert; 0 is the most urgent
     alerts: tuple[ShownAlert, ...]
     page: str = ""
 
@@ -74,13 +74,13 @@ def without_markup(text: str) -> str:
 def build(reader: StoreReader | None, id_: str, alerts: Sequence[Alert], page: str = "") -> Outgoing:
     """`reader`: None if no alert is about a run."""
     shown = [_shown(reader, alert, page) for alert in alerts]
-    shown.sort(key=lambda one: (RULES[one.rule].worst if one.rule in RULES else 9, one.at))
+    shown.sort(key=lambda one: (RULES[one.rule].rank if one.rule in RULES else 9, one.at))
     counts: dict[str, int] = {}
     for one in shown:
         counts[one.rule] = counts.get(one.rule, 0) + 1
-    worst = min((RULES[one.rule].worst for one in shown if one.rule in RULES), default=5)
+    rank = min((RULES[one.rule].rank for one in shown if one.rule in RULES), default=5)
     return Outgoing(
-        id=id_, subject=_subject(shown, counts), text=_text(shown), worst=worst, alerts=tuple(shown), page=page
+        id=id_, subject=_subject(shown, counts), text=_text(shown), rank=rank, alerts=tuple(shown), page=page
     )
 
 

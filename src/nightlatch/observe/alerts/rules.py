@@ -7,20 +7,20 @@ from ...core.value import value
 
 RULES: dict[str, Rule] = {}
 
-RUNS = "runs"  # a subject: how the job's runs end
+RUNS = "runs"  # the subject of problems with how a job's runs end
 
 
 @value(frozen=True, kw_only=True)
 class Rule:
     name: str
-    worst: int  # 0 is the most urgent; a storm shows the worst ten
-    title: str  # of a message, after the job's name
+    rank: int  # 0 is the most urgent; of a storm, the ten most urgent alerts are shown
+    title: str  # of the message; it follows the job's name
     help: str
-    at_once: bool = False  # at the first occurrence, whatever `after` says
+    at_once: bool = False  # send it at the first occurrence, whatever `after` says
 
 
-def _rule(name: str, worst: int, title: str, help: str, *, at_once: bool = False) -> str:
-    RULES[name] = Rule(name=name, worst=worst, title=title, help=help, at_once=at_once)
+def _rule(name: str, rank: int, title: str, help: str, *, at_once: bool = False) -> str:
+    RULES[name] = Rule(name=name, rank=rank, title=title, help=help, at_once=at_once)
     return name
 
 
@@ -49,7 +49,7 @@ RECOVERED = _rule("recovered", 5, "recovered", "an alert was sent, and the probl
 DIGEST = _rule("digest", 5, "the night", "the morning report, at `digest`", at_once=True)
 TEST = _rule("test", 5, "test", "`nightlatch alerts test`", at_once=True)
 
-OF_STATUS = {
+OF_STATUS = {  # a run's status → its rule
     statuses.FAILED: FAILED,
     statuses.TIMED_OUT: TIMED_OUT,
     statuses.STALLED: STALLED,

@@ -1,5 +1,5 @@
-"""Composing and delivering: alerts within half a minute are one message; in a storm, each transport sends one message
-in five minutes. A message is tried until it is delivered, refused, or three days old."""
+"""Composing and delivering: alerts within half a minute go into one message; in a storm, each transport sends one
+message in five minutes. A message is tried until it is delivered, refused, or three days old."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .transports import TRANSPORTS, Refused, SendFailed
 STORM = 300.0  # seconds between two messages of a storm
 MANY = 10  # more alerts than this in one message are a storm
 _CLAIM = 60.0  # seconds that a message is claimed for one try
-_PAUSES = (2.0, 5.0, 10.0, 20.0, 30.0)  # seconds between two tries; then always the last
-_GIVE_UP = 3 * 86400.0  # seconds
-_LEAST_TRIES = 20  # a message is not given up before that, however far the clock was set forward
+_PAUSES = (2.0, 5.0, 10.0, 20.0, 30.0)  # seconds before the second try, the third and so on; then always the last
+_GIVE_UP = 3 * 86400.0  # seconds after which a message is given up
+_LEAST_TRIES = 20  # before a message is given up, however far the clock was set forward
 LONGEST = 45.0  # seconds for a try, whatever the receiver does; less than _CLAIM
 
-_trying: dict[str, Thread] = {}  # the newest try of each transport
+_trying: dict[str, Thread] = {}  # transport → the thread of its newest try
 
 
 class Sender:
@@ -34,7 +34,7 @@ class Sender:
         self._me = f"{identity.host()}:{identity.new_id()[:12]}"
 
     def round(self) -> bool:
-        """Collect, compose, deliver what is due. True if something was delivered or put off."""
+        """Collect, compose, deliver what is due. Returns whether anything was composed or tried."""
         collect.collect(self._ledger, self._reader, self.settings)
         return self.deliver()
 
@@ -78,7 +78,7 @@ class Sender:
         if not self._ledger.outbox.settle(message, UNDELIVERED, reason=why):
             return
         if all(alert.rule == UNDELIVERED_RULE for alert in self._ledger.outbox.alerts(message.id)):
-            return  # else two transports that both refuse would report each other for ever
+            return  # otherwise two transports that both refuse would report each other for ever
         others = [name for name in self.settings.transports if name != message.transport]
         id_ = f"{message.id}:{UNDELIVERED_RULE}"
         detail = f"a message by {message.transport} could not be delivered: {why}"

@@ -14,15 +14,15 @@ from .transports import TRANSPORTS
 
 _OF_A_JOB = ("after", "remind", "mute", "to")
 _EVERYWHERE = (*_OF_A_JOB, "digest", "group")
-GROUP = 30.0  # seconds
+GROUP = 30.0  # seconds; see AlertSettings.group
 
 
 @value(frozen=True, kw_only=True)
 class JobAlerts:
     after: int = 1  # failures in a row before the first alert
     remind: float | None = None  # seconds between reminders; None: no reminders
-    mute: tuple[str, ...] = ()  # rules
-    to: tuple[str, ...] = ()  # transports; (): all
+    mute: tuple[str, ...] = ()  # rules whose alerts are not sent
+    to: tuple[str, ...] = ()  # transports that send the alerts; (): all
 
 
 @value(frozen=True, kw_only=True)
@@ -30,9 +30,9 @@ class AlertSettings:
     transports: dict[str, dict[str, Any]]  # by name: its kind and its settings
     defaults: JobAlerts = JobAlerts()
     jobs: dict[str, JobAlerts] = {}  # noqa: RUF012 - a value is frozen, and this one is never changed
-    digest: str = ""  # 07:00; "": none
+    digest: str = ""  # when the morning report is sent, such as 07:00; "": never
     group: float = GROUP  # seconds that an alert waits for others, to be sent with them
-    page: str = ""  # URL of the pages
+    page: str = ""  # the URL of the pages
 
     def of(self, job: str) -> JobAlerts:
         return self.jobs.get(job, self.defaults)
@@ -63,12 +63,12 @@ def read(section: Section) -> AlertSettings:
             section.mistake(f"{kind!r} is not a transport: use one of {', '.join(TRANSPORTS)}", key)
             continue
         transports[key] = _transport(table, kind)
-    known = Known(section)
+    keys = _KeyReader(section)
     return AlertSettings(
         transports=transports,
-        defaults=known.of_a_job(transports),
-        digest=known.time("digest"),
-        group=known.seconds("group", GROUP) or 0.0,
+        defaults=keys.of_a_job(transports),
+        digest=keys.time("digest"),
+        group=keys.seconds("group", GROUP) or 0.0,
     )
 
 
@@ -76,11 +76,11 @@ def read_job(section: Section, everywhere: AlertSettings | None) -> JobAlerts:
     """`[jobs.NAME.alerts]`, which overrides `[alerts]`."""
     section.table(_OF_A_JOB)
     base = everywhere.defaults if everywhere else JobAlerts()
-    return Known(section, base).of_a_job(everywhere.transports if everywhere else None)
+    return _KeyReader(section, base).of_a_job(everywhere.transports if everywhere else None)
 
 
-class Known:
-    """Reads the keys that both tables have."""
+class _KeyReader:
+    """Reads the keys of either table. `base`: the values of keys that the table does not have."""
 
     def __init__(self, section: Section, base: JobAlerts = JobAlerts()) -> None:  # noqa: B008 - it is frozen
         self._section, self._given, self._base = section, section.value, base

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
 
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
-_AT_ONCE = 512  # spans in one request
+_PER_REQUEST = 512  # spans
 _ID_RANGE = 1 << 64  # sampling compares half of a trace id, 64 bits
 
 
@@ -50,18 +50,18 @@ class Exporter:
         self._resource, self._exporter = resource, OTLPSpanExporter()
 
     def send(self, spans: Sequence[Span]) -> int:
-        """Send those that are sampled; returns how many. Raises `NotSent`."""
+        """Send the spans that are sampled; returns how many. Raises `NotSent`."""
         from opentelemetry.sdk.trace.export import SpanExportResult
 
         wanted = [_converted(span, self._resource) for span in spans if is_sampled(span, os.environ)]
-        for start in range(0, len(wanted), _AT_ONCE):
-            if self._exporter.export(wanted[start : start + _AT_ONCE]) is not SpanExportResult.SUCCESS:
+        for start in range(0, len(wanted), _PER_REQUEST):
+            if self._exporter.export(wanted[start : start + _PER_REQUEST]) is not SpanExportResult.SUCCESS:
                 raise NotSent("the receiver of traces did not take them; OTEL_EXPORTER_OTLP_ENDPOINT says where it is")
         return len(wanted)
 
 
 def is_sampled(span: Span, environment: Mapping[str, str]) -> bool:
-    """Does OTEL_TRACES_SAMPLER select the span? By the trace's id: all machines send a trace whole, or not at all."""
+    """Does OTEL_TRACES_SAMPLER select the span? It decides by trace: all machines send a trace whole, or not at all."""
     sampler = environment.get("OTEL_TRACES_SAMPLER", "parentbased_always_on")
     if sampler.startswith("parentbased_") and not int(span.flags, 16) & 1:
         return False  # the caller does not sample this trace

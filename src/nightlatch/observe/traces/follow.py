@@ -18,25 +18,25 @@ from .export import Exporter, NotSent
 READER = "traces"
 _LOCK = "traces.lock"
 _STEP = 2.0  # seconds between two rounds
-_TRIES = 5  # of a process that a run left behind; the next run's process continues
+_TRIES = 5  # that a process left behind by a run makes; the next run's process continues
 _ENDS = (kinds.ENDED, kinds.LOST, kinds.RESOLVED, kinds.CANCELLED)
 
 
-def round_of(ledger: Ledger, exporter: Exporter) -> int:
+def send_new(ledger: Ledger, exporter: Exporter) -> int:
     """Send the runs whose end is new in the journal; returns the number of spans. Raises `NotSent`."""
     reader, sent = ledger.journal_reader(READER), 0
     reader.begin()
     for job in reader.news():
         while entries := reader.unread(job):
             ended = {entry.facts.get("run", "") for entry in entries if entry.kind in _ENDS}
-            sent += sum(of_one(ledger, exporter, run) for run in sorted(ended))
+            sent += sum(send_run(ledger, exporter, run) for run in sorted(ended))
             reader.move(job, entries[-1].seq)
     return sent
 
 
-def of_one(ledger: Ledger, exporter: Exporter, run_id: str) -> int:
-    """Send a finished run; returns the number of spans. A run that is tried again is sent after its last try, a nested
-    run with the run around it."""
+def send_run(ledger: Ledger, exporter: Exporter, run_id: str) -> int:
+    """Send a finished run; returns the number of spans. A run that is tried again is sent after its last try; a nested
+    run is sent with the run around it."""
     run = ledger.run(run_id) if run_id else None
     if run is None or run.status in statuses.OPEN or run.parent:
         return 0
@@ -51,7 +51,7 @@ def until_sent(url: str, folder: str) -> None:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            round_of(ledger, exporter)
+            send_new(ledger, exporter)
             failed = None
         except BlockingIOError:
             return
@@ -63,10 +63,8 @@ def until_sent(url: str, folder: str) -> None:
             raise failed
         if failed:
             select.select([], [], [], _STEP * 2**number)
-        elif not ledger.journal_reader(
-            READER
-        ).news():  # after the unlock: a run that ended before it found the lock taken
-            return
+        elif not ledger.journal_reader(READER).news():
+            return  # asked after the unlock: until then, a run that ended left its spans to us
 
 
 def forever(url: str, stop: int) -> None:
@@ -75,6 +73,6 @@ def forever(url: str, stop: int) -> None:
     while not select.select([stop], [], [], _STEP)[0]:
         try:
             ledger = ledger or open_for(url)
-            round_of(ledger, exporter)
+            send_new(ledger, exporter)
         except (StoreUnreachable, NotSent):
             ledger = None  # the exporter has reported it; the next round tries again

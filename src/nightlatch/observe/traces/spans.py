@@ -25,13 +25,13 @@ _STEP_ENDS: dict[str, bool] = {kinds.STEP_DONE: True, kinds.STEP_FAILED: False}
 class Span:
     trace: str
     id: str
-    parent: str  # "": it is the first one of its trace
+    parent: str  # the id of the span around it; "": it is the root of its trace
     name: str
     begin: float
     end: float
     ok: bool | None = None  # None: neither success nor error, or not ended
     reason: str = ""
-    calls_out: bool = False  # it is a call to a vendor
+    calls_out: bool = False  # the span is a call to a vendor
     flags: str = "01"
     attributes: Attributes = {}  # noqa: RUF012 - a value is frozen, and this one is never changed
 
@@ -131,9 +131,9 @@ class _SpansBelow:
         self._spans[id_] = replace(before, end=max(at, before.begin), ok=well, reason=reason)
 
     def _child(self, id_: str, parent: str, name: str, begin: float, end: float, attributes: Attributes) -> Span:
-        within = max(begin, self._attempt.begin)
+        start = max(begin, self._attempt.begin)
         return Span(
-            trace=self._attempt.trace, id=id_, parent=parent, name=name, begin=within, end=max(end, within),
+            trace=self._attempt.trace, id=id_, parent=parent, name=name, begin=start, end=max(end, start),
             flags=self._attempt.flags, attributes=_without_empty(attributes),
         )  # fmt: skip
 

@@ -90,7 +90,7 @@ def job(
             error.args = (f"the job {job_name}: {error}",)
             raise
 
-        def start(args: Any, kwargs: Any) -> Job:
+        def job_for(args: Any, kwargs: Any) -> Job:
             run_key = _key(key, function, args, kwargs)
             if run_key == "":
                 raise UsageError(f"the key of {job_name} is empty: return a string that names what is processed")
@@ -98,10 +98,10 @@ def job(
             return checked_here(job.check(as_keyword), as_keyword)
 
         def run(*args: Any, **kwargs: Any) -> Verdict:
-            return supervised(start(args, kwargs), store=store)
+            return supervised(job_for(args, kwargs), store=store)
 
         def dry_run(*args: Any, **kwargs: Any) -> Plan:
-            return supervised_dry_run(start(args, kwargs), store=store)
+            return supervised_dry_run(job_for(args, kwargs), store=store)
 
         supervisable = cast("Supervisable[P, R_co]", function)
         supervisable.run, supervisable.dry_run = run, dry_run  # type: ignore[method-assign]

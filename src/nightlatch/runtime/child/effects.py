@@ -119,7 +119,7 @@ def effect(memory: StepMemory, request: EffectRequest, retry: Retry) -> Work[Any
 
 
 def _begin(memory: StepMemory, request: EffectRequest, named: dict[str, str]) -> Work[dict[str, Any]]:
-    beginning = _Begin(
+    beginning = _BeginRequest(
         memory.ask(
             "effect", **named, input=request.input, lasting=request.deadline, settle=request.settle,
             probes=request.probe is not None,
@@ -135,7 +135,7 @@ def _begin(memory: StepMemory, request: EffectRequest, named: dict[str, str]) ->
         raise
 
 
-class _Begin(SupervisorRequest):
+class _BeginRequest(SupervisorRequest):
     """Waits for the reply even when the event loop cancels the caller: an effect that was begun must be ended."""
 
     __slots__ = ("late_status",)

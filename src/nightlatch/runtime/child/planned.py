@@ -62,11 +62,11 @@ def _revived(found: dict[str, Any]) -> object:
     return Planned(found[_FIELD]) if _FIELD in found else found
 
 
-# Reads a result from its JSON in a dry-run: only there can it contain a placeholder.
+# A dry-run reads results from JSON with this, because they can contain placeholders there.
 def _loads_revived(text: str) -> Any:
     import json
 
     return json.loads(text, object_hook=_revived)
 
 
-loads = _loads_revived if os.environ.get("NIGHTLATCH_DRY_RUN") else light.loads  # tree.DRY_RUN, which is slow to import
+loads = _loads_revived if os.environ.get("NIGHTLATCH_DRY_RUN") else light.loads  # tree.DRY_RUN is slow to import

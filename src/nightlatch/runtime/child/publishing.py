@@ -33,8 +33,8 @@ def publish(source: str | None, target: str, *, keep: int | None = None, adopt: 
 
 
 def _located(source: str) -> tuple[str, str]:
-    """The absolute path, and the workspace it is in or "". In a workspace the supervisor follows links itself, and none
-    that leads out."""
+    """The absolute path, and the workspace that contains it ("" if none does). In a workspace the supervisor itself
+    follows links, but none that leads out of it."""
     path = os.path.normpath(os.path.join(os.getcwd(), source))
     workspace = os.environ.get("NIGHTLATCH_WORKSPACE", "")
     for root in (workspace, os.path.realpath(workspace)) if workspace else ():

@@ -25,12 +25,12 @@ from .publishing import note_refusal
 def main(argv: list[str]) -> int:
     if len(argv) != 2:
         raise UsageError("this is started by a job's .run(): MODULE:QUALNAME and its arguments")
-    given = json.loads(argv[1])
-    sys.path[:] = [*given["path"], *(place for place in sys.path if place not in given["path"])]
+    arguments = json.loads(argv[1])
+    sys.path[:] = [*arguments["path"], *(folder for folder in sys.path if folder not in arguments["path"])]
     try:
         with importing.mark_import():
             function = _find(argv[0])
-        result = function(*given["args"], **given["kwargs"])
+        result = function(*arguments["args"], **arguments["kwargs"])
         if inspect.iscoroutine(result):
             import asyncio
 

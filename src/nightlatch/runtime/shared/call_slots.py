@@ -1,8 +1,8 @@
 """Calls that a gateway has granted by itself, in a file of the attempt that outlives both supervisor and gateway.
 
-The file is a ring of slots, by the calls' numbers; the slot before it names the gateway. A slot is written before its
-call is forwarded, and reused once the ledger has the call; a torn slot belongs to a call that was not forwarded. The
-file is not synced, since that would not help: a power failure can lose the ledger's own lazily written calls as well.
+The file is a ring of slots, indexed by the calls' numbers; a slot before the ring names the gateway. A slot is written
+before its call is forwarded, and reused once the ledger has the call; a torn slot belongs to a call that was not
+forwarded. The file is not synced: a power failure can lose the ledger's own lazily written calls as well.
 """
 
 from __future__ import annotations

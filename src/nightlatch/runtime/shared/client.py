@@ -23,7 +23,7 @@ def send(**request: Any) -> dict[str, Any]:
         connection = _thread.connection = Connection()
     try:
         reply = connection.ask(request)
-    except BaseException as error:  # a signal handler's too: the late reply must not answer the next request
+    except BaseException as error:  # even a signal handler's: the late reply must not answer the next request
         _thread.connection = None
         if isinstance(error, OSError):
             raise no_reply(error) from error

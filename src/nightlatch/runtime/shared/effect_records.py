@@ -39,7 +39,7 @@ def ledger_is_per_machine(store: Store, ledger: Ledger) -> bool:
 
 
 class EffectRecords:
-    """All records of one effect. `peek` and `state` need no lease; the other methods need that of the effect."""
+    """All records of one effect. `peek` and `state` need no lease; the others need the effect's lease."""
 
     def __init__(self, store: Store, ledger: Ledger, scope: str, key: str) -> None:
         self.scope, self.key = check_name(scope), rules.check_key(key)
@@ -57,7 +57,7 @@ class EffectRecords:
         return done, known
 
     def state(self) -> tuple[object, ...]:
-        """Differs after an attempt has begun on any machine, or ended on this one: then a decision is void."""
+        """A value that changes when an attempt begins on any machine, or ends on this one: then a decision is void."""
         known = self._effects.find(self.scope, self.key)
         attempt = known.attempt if known else 0
         newest = self._newest_attempt(attempt) if self.ledger_is_per_machine else attempt
@@ -209,7 +209,7 @@ def doubt_message(effect: Effect, more: str = "") -> str:
 def hint(scope: str, key: str) -> str:
     """The command that decides an effect in doubt. (Not written as done|failed: a shell would make a pipe of it.)"""
     scoped = () if scope == rules.STORE_WIDE else ("--scope", scope)
-    done = advice.command("resolve", *rules.typed(key, "done", options=scoped))
+    done = advice.command("resolve", *rules.words_to_type(key, "done", options=scoped))
     return f"{done} (or failed, or again, in place of done)"
 
 

@@ -24,7 +24,7 @@ def variables(job: Job) -> dict[str, str]:
 
 
 def _read(path: str) -> Iterator[tuple[str, str]]:
-    """Lines NAME=VALUE; `export` before one, quotes around a value, blank lines and comments are as in a shell."""
+    """Read lines NAME=VALUE. `export` before a name, quotes, blank lines and comments are allowed, as in a shell."""
     try:
         with open(os.path.expanduser(path), encoding="utf-8") as file:
             lines = file.read().splitlines()

@@ -27,7 +27,7 @@ def mark_import() -> Iterator[None]:
 
 
 def check(name: str) -> None:
-    """Before a start of the job `name`: raise if the import causes it."""
+    """Called before the job `name` is started: raises if the import of its file is what starts it."""
     if _importing:
         raise StartedMeanwhile(
             f"{name} is started while the run's process imports the file of its job: put the start below "

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...ledger.records import RunRow
     from ...system.redaction import Redactor
 
-_REPLACED_BY_KEY = ("key", "slot", "tz", "again", "new")  # options for which `--key` with the run's key stands
+_REPLACED_BY_KEY = ("key", "slot", "tz", "again", "new")  # options that `--key` with the run's key replaces
 
 
 @value(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class RecordedStart:
 
 
 def facts(job: Job, redactor: Redactor) -> dict[str, str]:
-    """Facts for the journal entry of an attempt's start. As a Python literal: importing json would slow every run."""
+    """Facts for the journal entry of an attempt's start: a Python literal, as importing json would slow every run."""
     packed = job.pack() | {"folder": os.getcwd()}
     redacted = _redacted(packed, redactor)
     text = ascii(redacted)
@@ -73,7 +73,7 @@ def find(ledger: Ledger, run: RunRow) -> RecordedStart | None:
 
 
 def typed(ledger: Ledger, run: RunRow) -> tuple[str, ...] | None:
-    """The words that start it as far as they are recorded; None if its command is not."""
+    """The words that start the run again, as far as they are recorded; None if there is no recorded command."""
     found = find(ledger, run)
     return found.typed() if found else None
 

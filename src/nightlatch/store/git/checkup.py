@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from ...errors import Error
 from ...system import clock, identity
 from . import names
-from .objects import Pack
+from .objects import NewObjects
 from .repository import Moved, PushRefused, RefMove, Repository, check_version
 from .store import connect
 
-Finding = tuple[str, str, str, str]
+Finding = tuple[str, str, str, str]  # (level, subject, what was found, what to do)
 _TIMEOUT = 30.0  # seconds
 _MANY_REFS = 5_000
 _RACERS = 4
@@ -35,19 +35,19 @@ def findings(where: str) -> Iterator[Finding]:
             f"{len(oids)} refs: every request transfers all their names",
             "keep the leases in a small repository for them alone: --store git+URL",
         )
-    yield _compares(repository, oids.get(names.ROOT + "@doctor", ""))
+    yield _check_comparing(repository, oids.get(names.ROOT + "@doctor", ""))
     path = repository.remote.url.removeprefix("file://")
     if os.path.isdir(path):
-        yield _flushes(
+        yield _check_flushing(
             repository.git("--git-dir", path, "config", "--default", "", "core.fsync").decode().strip(), path
         )
 
 
-def _compares(repository: Repository, old: str) -> Finding:
+def _check_comparing(repository: Repository, old: str) -> Finding:
     """Does the server compare before it swaps? Of several pushes from the same old value, exactly one may land."""
-    ref, pack = names.ROOT + "@doctor", Pack()
-    commits = [pack.commit(f"doctor\n\n{identity.new_id()}", at=clock.wall()).oid for _ in range(_RACERS)]
-    repository.write(pack)
+    ref, new_objects = names.ROOT + "@doctor", NewObjects()
+    commits = [new_objects.commit(f"doctor\n\n{identity.new_id()}", at=clock.wall()).oid for _ in range(_RACERS)]
+    repository.write(new_objects)
     outcomes: list[object] = []
 
     def push(new: str) -> None:
@@ -84,7 +84,7 @@ def _compares(repository: Repository, old: str) -> Finding:
     )
 
 
-def _flushes(setting: str, path: str) -> Finding:
+def _check_flushing(setting: str, path: str) -> Finding:
     if "all" in setting or "objects" in setting:
         return "ok", "durability", f"core.fsync = {setting}: a push is on the disk before it is acknowledged", ""
     return (

@@ -1,7 +1,7 @@
 """Done keys in trees of small objects.
 
-Sixteen refs, chosen by the first digit of a hash of scope and key, so that writers seldom meet. Below each ref, trees
-follow the next digits, as deep as needed, to a blob with many keys, one a line, which is split in sixteen when it
+The first digit of a hash of scope and key chooses one of sixteen refs, so that writers seldom meet. Below each ref,
+trees follow the next digits, as deep as needed, to a blob with many keys, one a line, which is split in sixteen when it
 grows. So a new key rewrites one small blob and a few trees of at most sixteen entries, whether there are ten keys or a
 million.
 """
@@ -13,11 +13,11 @@ from collections.abc import Sequence
 
 from ...core.model import Done
 from .names import ROOT
-from .objects import BLOB, TREE, Pack, read_tree, tree_bytes
+from .objects import BLOB, TREE, NewObjects, read_tree, tree_bytes
 from .record import escape, unescape
 from .repository import Repository
 
-FULL = 16_384  # bytes of a blob before it is split
+FULL = 16_384  # bytes; a larger blob is split
 _DEPTH = 12  # digits that a path may have; a blob at the end of the longest path is not split
 
 
@@ -51,11 +51,11 @@ class KeyPlace:
             if found[1] == "blob":
                 return KeyTree(self, trees, found[2])
             trees.append(read_tree(found[2]))
-            if self.path(len(trees) - 1) not in trees[-1]:
+            if self.entry_name(len(trees) - 1) not in trees[-1]:
                 break
         return KeyTree(self, trees, b"")
 
-    def path(self, depth: int) -> str:
+    def entry_name(self, depth: int) -> str:
         """The name of the entry that leads to the key, in the tree at this depth."""
         return self._digits[1 + depth]
 
@@ -72,27 +72,27 @@ class KeyTree:
         wanted = f"{escape(self._place.scope)}\t{escape(self._place.key)}\t"
         return next((_read(line) for line in self._lines if line.startswith(wanted)), None)
 
-    def add(self, done: Done, pack: Pack) -> str:
-        """Add this key: put the changed objects into the pack; returns the new tree's id."""
+    def add(self, done: Done, new_objects: NewObjects) -> str:
+        """Add this key: put the changed objects into `new_objects`; returns the new tree's id."""
         depth = len(self._trees)
-        entry = _store([*self._lines, _line(done)], depth, pack)
+        entry = _add_lines([*self._lines, _line(done)], depth, new_objects)
         for tree in reversed(self._trees):
             depth -= 1
-            entry = TREE, pack.add("tree", tree_bytes({**tree, self._place.path(depth): entry}))
+            entry = TREE, new_objects.add("tree", tree_bytes({**tree, self._place.entry_name(depth): entry}))
         return entry[1]
 
 
-def _store(lines: Sequence[str], depth: int, pack: Pack) -> tuple[bytes, str]:
-    """(mode, id) of a blob with these lines or, if that is too big, of a tree of such blobs."""
+def _add_lines(lines: Sequence[str], depth: int, new_objects: NewObjects) -> tuple[bytes, str]:
+    """Add a blob with these lines or, if that is too big, a tree of such blobs; returns its (mode, id)."""
     content = "".join(f"{line}\n" for line in sorted(lines)).encode()
     if len(content) <= FULL or len(lines) == 1 or depth >= _DEPTH:
-        return BLOB, pack.add("blob", content)
-    parts: dict[str, list[str]] = {}
+        return BLOB, new_objects.add("blob", content)
+    by_digit: dict[str, list[str]] = {}
     for line in lines:
         scope, key = line.split("\t", 2)[:2]
-        parts.setdefault(_digits(unescape(scope), unescape(key))[1 + depth], []).append(line)
-    entries = {digit: _store(part, depth + 1, pack) for digit, part in parts.items()}
-    return TREE, pack.add("tree", tree_bytes(entries))
+        by_digit.setdefault(_digits(unescape(scope), unescape(key))[1 + depth], []).append(line)
+    entries = {digit: _add_lines(some, depth + 1, new_objects) for digit, some in by_digit.items()}
+    return TREE, new_objects.add("tree", tree_bytes(entries))
 
 
 def _digits(scope: str, key: str) -> str:

@@ -1,4 +1,4 @@
-"""Lease and job names as parts of a ref name: reversible, and never two names for one file.
+"""Lease and job names as parts of a ref name. The encoding is reversible, and no two names share a file.
 
 Lower-case letters, digits, `_` and `-` stay as they are; everything else is written `%xx`. So a slash does not make a
 folder (`a` and `a/b` cannot both be refs), `x.lock` is not a lock file, and `Job` and `job` stay two leases on a server

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from ...errors import StoreUnreachable
 from ...system import clock
 from . import names
-from .objects import Commit, Pack
+from .objects import Commit, NewObjects
 from .repository import PushRefused, RefMove, Repository
 
 TRIES = 12  # how often other writers may be first at a ref before we give up
@@ -30,42 +30,42 @@ class Refs:
         self._chained = False  # the server refused a commit without a parent
 
     def push(
-        self, changes: list[RefChange], timeout: float, pack: Pack | None = None, besides: Sequence[RefMove] = ()
+        self, changes: list[RefChange], timeout: float, objects: NewObjects | None = None, moves: Sequence[RefMove] = ()
     ) -> None:
-        """Write new commits and move the refs to them, and make the moves `besides`, all or none."""
-        pack = pack or Pack()
+        """Write a new commit for each change and move its ref there; also make the `moves`. All refs move, or none."""
+        objects = objects or NewObjects()
         try:
-            self._swap(changes, timeout, pack, besides)
+            self._swap(changes, timeout, objects, moves)
         except PushRefused as refused:
             if self._chained or not _wants_fast_forward(str(refused)) or not any(change.before for change in changes):
                 raise StoreUnreachable(
                     f"the server of {self.repository.shown} refuses pushes to {names.ROOT}* ({refused}). "
                     f"Allow them there, or use another store: --store URL"
                 ) from refused
-            # Some servers accept only fast-forward pushes: then every record has the one before it as parent.
+            # Some servers accept only fast-forward pushes: then each commit has the previous one as its parent.
             self._chained = True
-            self.push(changes, timeout, pack, besides)
+            self.push(changes, timeout, objects, moves)
 
-    def _swap(self, changes: list[RefChange], timeout: float, pack: Pack, besides: Sequence[RefMove]) -> None:
-        moves, new = self.commits(changes, pack)
+    def _swap(self, changes: list[RefChange], timeout: float, objects: NewObjects, moves: Sequence[RefMove]) -> None:
+        new_moves, new = self.make_commits(changes, objects)
         try:
-            self.repository.swap([*moves, *besides], timeout=timeout)
+            self.repository.swap([*new_moves, *moves], timeout=timeout)
         except BaseException:
             for ref in new:
                 self.last_seen.pop(ref, None)  # where it is now is unknown
             raise
         self.last_seen |= new
 
-    def commits(self, changes: list[RefChange], pack: Pack) -> tuple[list[RefMove], dict[str, Commit]]:
+    def make_commits(self, changes: list[RefChange], objects: NewObjects) -> tuple[list[RefMove], dict[str, Commit]]:
         """Make the new commits in the local repository; returns the moves that bring the refs to them."""
         moves, new = [], {}
         for change in changes:
             before = change.before.oid if change.before else ""
             chained = change.before is not None and (self._chained or change.before.chained)
             parent = before if chained else ""
-            new[change.ref] = commit = pack.commit(change.message, tree=change.tree, parent=parent, at=clock.wall())
+            new[change.ref] = commit = objects.commit(change.message, tree=change.tree, parent=parent, at=clock.wall())
             moves.append(RefMove(ref=change.ref, old=before, new=commit.oid))
-        self.repository.write(pack)
+        self.repository.write(objects)
         return moves, new
 
     def look(self, *refs: str, timeout: float = PATIENCE) -> Commit | None:
@@ -75,7 +75,7 @@ class Refs:
         return found.get(refs[0])
 
     def get(self, *patterns: str, only: Callable[[str], object] = bool, timeout: float = PATIENCE) -> dict[str, Commit]:
-        """Read the refs that match from the remote, each with its commit. `only`: of these, which ones."""
+        """Read the refs that match from the remote, each with its commit; only those that pass `only`."""
         for _ in range(TRIES):
             oids = {ref: oid for ref, oid in self.repository.look(*patterns, timeout=timeout).items() if only(ref)}
             known = {commit.oid: commit for commit in list(self.last_seen.values()) if commit}

@@ -12,7 +12,7 @@ from ...system import program
 SCHEMES = ("https", "ssh", "http", "file", "git")
 
 # Variables that our git does not inherit. git sets most of them for hooks and for commands that it starts; they would
-# point our git at that repository, not ours.
+# point our git at the repository of that git.
 _NOT_INHERITED = (
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_DIR", "GIT_GRAFT_FILE", "GIT_INDEX_FILE",
     "GIT_NAMESPACE", "GIT_OBJECT_DIRECTORY", "GIT_PREFIX", "GIT_QUARANTINE_PATH", "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
@@ -26,7 +26,7 @@ _NOT_INHERITED = (
 _HOST_AND_PATH = re.compile(r"[\w.-]+(@[\w.-]+)?:(?!:)[^:].*")  # user@host:path
 _REMOTE_NAME = re.compile(r"\w[\w.-]*")
 
-_USE = (
+_USAGE = (
     "Use git+https://host/path, git+ssh://user@host/path, git+file:///path/to/repository.git, or git+origin for "
     "the remote of the repository in this folder"
 )
@@ -47,22 +47,22 @@ def environment() -> dict[str, str]:
 def resolve(url: str, folder: str = ".") -> Remote:
     """Which remote `git+…` means, seen from `folder`."""
     place = url.removeprefix("git+")
-    scheme, mark, rest = place.partition("://")
-    if mark:
+    scheme, separator, rest = place.partition("://")
+    if separator:
         if scheme not in SCHEMES or not rest.strip("/") or (scheme == "file" and not rest.startswith("/")):
-            raise UsageError(f"{url!r} does not name a git remote. {_USE}")
+            raise UsageError(f"{url!r} does not name a git remote. {_USAGE}")
         return Remote(url=place) if scheme == "file" else Remote(url=place, config=_config_for(place, folder))
     if place.startswith("/"):
         return Remote(url=f"file://{os.path.normpath(place)}")
     if _HOST_AND_PATH.fullmatch(place):
         return Remote(url=place, config=_config_for(place, folder))
-    name, mark, elsewhere = place.partition("@/")
+    name, separator, elsewhere = place.partition("@/")
     if _REMOTE_NAME.fullmatch(name):
-        return _named(name, f"/{elsewhere}" if mark else folder)
-    raise UsageError(f"{url!r} does not name a git remote. {_USE}")
+        return _remote_named(name, f"/{elsewhere}" if separator else folder)
+    raise UsageError(f"{url!r} does not name a git remote. {_USAGE}")
 
 
-def _named(name: str, folder: str) -> Remote:
+def _remote_named(name: str, folder: str) -> Remote:
     code, git_dir, message = _git(folder, "rev-parse", "--git-common-dir")
     if code:
         raise UsageError(
@@ -86,7 +86,7 @@ def _named(name: str, folder: str) -> Remote:
 
 
 def _config_for(url: str, folder: str) -> str:
-    """Settings of the repository in `folder` if the URL is a remote of it: its credentials may be there."""
+    """The settings file of the repository in `folder`, if the URL is a remote of it: it may have the credentials."""
     code, found, _ = _git(folder, "config", "--get-regexp", r"^remote\..*\.(push)?url$")
     if code or url not in (line.partition(" ")[2] for line in found.splitlines()):
         return ""

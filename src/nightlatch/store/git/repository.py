@@ -15,14 +15,14 @@ from ...errors import StoreUnreachable
 from ...system import clock, durable, program
 from . import git_errors, objects
 from .names import ROOT
-from .objects import Commit, Pack, read_commit
+from .objects import Commit, NewObjects, read_commit
 from .remote import Remote, environment
 
 _OID = 40  # characters of an object id
-_LOCAL = 20.0  # seconds for a git command, unless its caller sets a timeout for the remote
-_PUSHES = 5  # tries of a push that is refused although no ref has moved: another push holds the server's lock
-_MANY = 500  # up to so many refs are fetched by name; if there are more, all are fetched
-_LOOSE = 12  # files in one of the 256 folders of loose objects, so about 3,000 in all, before we tidy up
+_TIMEOUT = 20.0  # seconds for a git command, unless its caller sets a timeout for the remote
+_MAX_PUSHES = 5  # tries of a push that is refused although no ref has moved, as when another push holds a lock there
+_MAX_NAMED = 500  # up to this many refs are fetched by name; all are fetched if more would make the command too long
+_MAX_LOOSE = 12  # files in one of the 256 folders of loose objects; so we tidy up at about 3,000 in all
 
 
 @value(frozen=True, kw_only=True)
@@ -68,12 +68,11 @@ class Repository:
         return oids
 
     def commits(self, oids: Mapping[str, str], *, timeout: float) -> dict[str, Commit]:
-        """The commits that refs were seen to point at; one whose ref has moved on since may be missing."""
+        """The commits `oids` that refs were seen to point at; one whose ref has moved on since may be missing."""
         found = self.commits_here(oids)
         absent = [ref for ref in oids if ref not in found]
         if absent:
-            # A command line has a maximum length.
-            self.fetch(absent if len(absent) <= _MANY else [f"{ROOT}*"], timeout=timeout)
+            self.fetch(absent if len(absent) <= _MAX_NAMED else [f"{ROOT}*"], timeout=timeout)
             found |= self.commits_here({ref: oids[ref] for ref in absent})
         return found
 
@@ -103,10 +102,10 @@ class Repository:
             rest = rest[size + 1 :]
         return found
 
-    def write(self, pack: Pack) -> None:
+    def write(self, new_objects: NewObjects) -> None:
         self._ready()
         try:
-            pack.write(os.path.join(self.folder, "objects"))
+            new_objects.write(os.path.join(self.folder, "objects"))
         except OSError as error:
             raise self.unreachable(str(error)) from error
 
@@ -117,13 +116,13 @@ class Repository:
         have moved. Raises `PushRefused` if the server refuses the push.
         """
         unsure = False
-        for _ in range(_PUSHES):
+        for _ in range(_MAX_PUSHES):
             answered, message = self._push(moves, timeout)
             if answered and not message:
                 return
             unsure = unsure or not answered
             try:
-                refs = [move.ref for move in moves] if len(moves) <= _MANY else [f"{ROOT}*"]
+                refs = [move.ref for move in moves] if len(moves) <= _MAX_NAMED else [f"{ROOT}*"]
                 oids = self.look(*refs, timeout=timeout)
             except StoreUnreachable as error:
                 raise self.unreachable(message) from error
@@ -142,7 +141,7 @@ class Repository:
         """Delete refs without comparing; some of them may not exist."""
         names = set(refs)
         # Without names, `look` would return every ref.
-        there = names & self.look(*names, timeout=_LOCAL).keys() if names else ()
+        there = names & self.look(*names, timeout=_TIMEOUT).keys() if names else ()
         if there:
             self.git("push", "--quiet", "--no-verify", "--", self.remote.url, *(f":{ref}" for ref in there))
 
@@ -178,18 +177,18 @@ class Repository:
     def tidy(self) -> None:
         """Remove objects that were made here and have been replaced since, once there are many."""
         try:
-            many = len(os.listdir(os.path.join(self.folder, "objects", "17"))) > _LOOSE
+            many = len(os.listdir(os.path.join(self.folder, "objects", "17"))) > _MAX_LOOSE
         except OSError:
             return
         if not many:
             return
         try:
             # Another process may not have pushed its younger objects yet.
-            self.try_git("gc", "--quiet", "--prune=1.hour.ago", timeout=_LOCAL * 3)
+            self.try_git("gc", "--quiet", "--prune=1.hour.ago", timeout=_TIMEOUT * 3)
         except program.Unfinished:
             pass  # the objects only cost disk space; the next release tries again
 
-    def git(self, *words: str, stdin: bytes = b"", timeout: float = _LOCAL) -> bytes:
+    def git(self, *words: str, stdin: bytes = b"", timeout: float = _TIMEOUT) -> bytes:
         """What git printed. Raises StoreUnreachable if it failed."""
         try:
             code, out, message = self.try_git(*words, stdin=stdin, timeout=timeout)
@@ -221,13 +220,13 @@ class Repository:
         return env
 
     def _make(self, env: Mapping[str, str]) -> None:
-        """Make the local repository under another name, then rename it: two processes that make it at once would meet
-        in git's locks."""
+        """Make the local repository under another name, then rename it: two processes that make it at once would block
+        each other by git's locks."""
         check_version()
         durable.private_folder(os.path.dirname(self.folder))
         temporary = f"{self.folder}.{os.urandom(8).hex()}"
         code, _, message = _run(
-            ["git", "init", "--quiet", "--bare", "--template=", temporary], {**env, "GIT_DIR": temporary}, b"", _LOCAL
+            ["git", "init", "--quiet", "--bare", "--template=", temporary], {**env, "GIT_DIR": temporary}, b"", _TIMEOUT
         )
         if code:
             raise self.unreachable(message.decode(errors="replace"))
@@ -259,7 +258,7 @@ def verdict(code: int, out: str, message: str, refs: Sequence[str]) -> tuple[boo
 
 def check_version() -> str:
     """git's version, as it prints it; raises if it is too old."""
-    _, out, _ = _run(["git", "version"], environment(), b"", _LOCAL)
+    _, out, _ = _run(["git", "version"], environment(), b"", _TIMEOUT)
     text = out.decode().strip().removeprefix("git version ")
     numbers = [int(word) for word in text.split(".")[:2] if word.isdigit()]
     if tuple(numbers) < git_errors.OLDEST_GIT:
@@ -281,7 +280,7 @@ def _ssh_that_never_asks(env: Mapping[str, str], config: str) -> dict[str, str]:
     ssh = env.get("GIT_SSH_COMMAND", "")
     if not ssh:
         words = ["-c", f"include.path={config}"] if config else []
-        _, out, _ = _run(["git", *words, "config", "core.sshCommand"], env, b"", _LOCAL)
+        _, out, _ = _run(["git", *words, "config", "core.sshCommand"], env, b"", _TIMEOUT)
         ssh = out.decode().strip()
     if not ssh and "GIT_SSH" in env:
         return {}

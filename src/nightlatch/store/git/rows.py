@@ -12,7 +12,7 @@ from .objects import Commit
 from .refs import PATIENCE, TRIES, RefChange, Refs
 from .repository import Moved
 
-_FEW = 50  # up to so many refs are looked at by name; for more, all are
+_MAX_NAMED = 50  # up to this many refs are looked at by name; for more, all are looked at
 
 
 def look(refs: Refs, jobs: Collection[str] | None = None) -> list[Cursor]:
@@ -33,20 +33,20 @@ def advance(refs: Refs, moves: Sequence[Move]) -> list[bool]:
                 for move in moves
                 if (commit := commits[move.job]) and record.read_row(commit.message).id == move.id
             }
-            going = [move for move in moves if move.id not in won and _may_go(move, commits[move.job])]
-            if not going:
+            to_push = [move for move in moves if move.id not in won and _may_move(move, commits[move.job])]
+            if not to_push:
                 return [move.id in won for move in moves]
-            changes = [RefChange(names.row(move.job), commits[move.job], record.row_message(move)) for move in going]
+            changes = [RefChange(names.row(move.job), commits[move.job], record.row_message(move)) for move in to_push]
             try:
                 refs.push(changes, PATIENCE)
             except Moved:
                 continue
-            return [move.id in won or move in going for move in moves]
+            return [move.id in won or move in to_push for move in moves]
     raise refs.crowded(names.ROWS)
 
 
-def _may_go(move: Move, commit: Commit | None) -> bool:
-    """Judged by this machine's clock: the store has none."""
+def _may_move(move: Move, commit: Commit | None) -> bool:
+    """May the row move so? Judged by this machine's clock, since the store has none."""
     if commit is None:
         return not move.seen and move.slot <= clock.wall()
     row = record.read_row(commit.message)
@@ -54,7 +54,7 @@ def _may_go(move: Move, commit: Commit | None) -> bool:
 
 
 def _read(refs: Refs, jobs: Collection[str] | None) -> dict[str, Commit]:
-    patterns = [names.row(job) for job in jobs] if jobs is not None and len(jobs) <= _FEW else [f"{names.ROWS}*"]
+    patterns = [names.row(job) for job in jobs] if jobs is not None and len(jobs) <= _MAX_NAMED else [f"{names.ROWS}*"]
     found = refs.get(*patterns)
     refs.last_seen |= found  # a commit that is known by its id is not fetched again
     return found

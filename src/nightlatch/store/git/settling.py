@@ -11,7 +11,7 @@ from ...system import clock
 from .. import held
 from . import names, record
 from .done import KeyPlace
-from .objects import Pack
+from .objects import NewObjects
 from .refs import PATIENCE, RefChange, Refs
 
 
@@ -31,12 +31,12 @@ class SettlePlan(NamedTuple):
 
     done: Done
     changes: list[RefChange]
-    pack: Pack
+    new_objects: NewObjects
     ttl: float
 
 
 def plan_to_settle(refs: Refs, key: KeyToSettle, *, fresh: bool) -> SettlePlan:
-    """Raises LeaseLost if the grant does not hold the lease. Not `fresh`: the plan rests on what
+    """Raises LeaseLost if the grant does not hold the lease. Without `fresh` the plan rests on what
     this process remembers, so the caller asks again before it believes that the lease is lost or the key done."""
     place, ref = KeyPlace(key.scope, key.key), names.lease(key.name)
     if fresh or ref not in refs.last_seen or place.ref not in refs.last_seen:
@@ -50,8 +50,8 @@ def plan_to_settle(refs: Refs, key: KeyToSettle, *, fresh: bool) -> SettlePlan:
     key_tree = place.key_tree(refs.repository, keys.oid if keys else "", PATIENCE)
     before = key_tree.find()
     if before:
-        return SettlePlan(before, [], Pack(), mine.ttl)
-    pack = Pack()
+        return SettlePlan(before, [], NewObjects(), mine.ttl)
+    new_objects = NewObjects()
     done = Done(
         scope=key.scope, key=key.key, value=key.value, input=key.input, token=mine.token, at=round(clock.wall(), 3)
     )
@@ -59,6 +59,6 @@ def plan_to_settle(refs: Refs, key: KeyToSettle, *, fresh: bool) -> SettlePlan:
     # The lease's ref moves too: a push compares only the refs that it changes, and it lands as a whole or not at all.
     changes = [
         RefChange(ref, lease, replace(mine, begun=begun).message(key.name)),
-        RefChange(place.ref, keys, record.keys_message(), key_tree.add(done, pack)),
+        RefChange(place.ref, keys, record.keys_message(), key_tree.add(done, new_objects)),
     ]
-    return SettlePlan(done, changes, pack, mine.ttl)
+    return SettlePlan(done, changes, new_objects, mine.ttl)

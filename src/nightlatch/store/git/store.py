@@ -1,6 +1,6 @@
-"""The verbs of a store, each one compare-and-swap push of the refs it changes.
+"""The verbs of a store. Each is one compare-and-swap push of the refs that it changes.
 
-A verb starts from what this process last saw, which saves a request if nobody else wrote: the push itself compares. A
+A verb starts from what this process last saw, which saves a request if nobody else wrote; the push itself compares. A
 verb refuses only after it has read the refs again.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ...core.row import Cursor, Move
     from .objects import Commit
 
-_SHORTEST = 0.25  # seconds; no timeout is shorter, since git has to start and connect
+_MIN_TIMEOUT = 0.25  # seconds; no timeout is shorter, since git has to start and connect
 
 
 def connect(where: str) -> GitStore:
@@ -72,7 +72,7 @@ class GitStore:
         over: Takeover | None = None,
         begin: Begun | None = None,
     ) -> Granted:
-        def begun(before: tuple[Begun, ...], token: int, at: float) -> tuple[Begun, ...]:
+        def with_begun(before: tuple[Begun, ...], token: int, at: float) -> tuple[Begun, ...]:
             return Begun.add(before, replace(begin, host=holder.host, token=token, at=at)) if begin else before
 
         created, started = False, clock.now()
@@ -93,7 +93,7 @@ class GitStore:
                     ttl=ttl,
                     until=until,
                     past=KnownGrants.remember("", floor, grant) if floor else grant,
-                    begun=begun((), lowest, now),
+                    begun=with_begun((), lowest, now),
                 )
             mine = replace(current, grant=grant, holder=packed, ttl=ttl, until=until)
             if current.grant == grant:
@@ -104,7 +104,7 @@ class GitStore:
                 raise Busy(held.sentence(there, name), there)
             past = KnownGrants.remember(current.past, current.token, grant)
             token = max(current.token + 1, lowest)
-            listed = begun(current.begun, token, now)
+            listed = with_begun(current.begun, token, now)
             return replace(mine, token=token, previous=current.token, since=now, past=past, begun=listed)
 
         self._forget_absence(name)
@@ -191,7 +191,7 @@ class GitStore:
                     continue
                 try:
                     if plan.changes:
-                        self._refs.push(plan.changes, self._patience(plan.ttl), plan.pack)
+                        self._refs.push(plan.changes, self._patience(plan.ttl), plan.new_objects)
                 except Moved:
                     continue
                 return plan.done.with_input(input)
@@ -205,7 +205,7 @@ class GitStore:
         """The moves that make the key done, for a push that carries other moves too; [] if it is done already."""
         with self._refs.turn(names.lease(name)):
             plan = plan_to_settle(self._refs, KeyToSettle(name, grant, scope, key, value, ""), fresh=True)
-            moves, new = self._refs.commits(plan.changes, plan.pack)
+            moves, new = self._refs.make_commits(plan.changes, plan.new_objects)
             for ref in new:
                 self._refs.last_seen.pop(ref, None)  # unknown from now on: the caller may not make the moves
         return moves
@@ -275,7 +275,7 @@ class GitStore:
     def _change(
         self, name: str, change: Callable[[StoredLease | None, str], StoredLease | None], ttl: float = 0.0
     ) -> StoredLease:
-        """Change a lease's ref by `change`, and again from its new value if another writer was first.
+        """Change a lease's ref by `change`; if another writer was first, call `change` again with the new value.
 
         `change` gets the current lease and its version; it returns the new one (None: leave it), or raises.
         """
@@ -312,7 +312,7 @@ class GitStore:
             self._refs.last_seen.pop(names.lease(name), None)
 
     def _patience(self, ttl: float) -> float:
-        return min(max(request_timeout(ttl), _SHORTEST), PATIENCE) if ttl else PATIENCE
+        return min(max(request_timeout(ttl), _MIN_TIMEOUT), PATIENCE) if ttl else PATIENCE
 
 
 def _stored_lease(commit: Commit | None) -> StoredLease | None:

@@ -34,7 +34,7 @@ class GateRaces(GateCase):
             winner = next(mark for mark in marks if mark not in refused)
             assert raises(StaleToken, self.gate.seal, refused[0], BY).current == winner
 
-    def test_whatever_the_order_the_highest_token_stands(self) -> None:
+    def test_the_highest_token_stays_whatever_the_order_of_the_seals(self) -> None:
         for turn in range(self.rounds):
             marks = [self.mark(1000 * (turn + 1) + number) for number in range(self.racers)]
             outcomes = self._seal_at_once(marks)

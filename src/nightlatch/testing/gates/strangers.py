@@ -9,11 +9,11 @@ from .gate_case import BY, GateCase
 
 class Strangers(GateCase):
     def test_a_mark_from_another_store_is_refused_whatever_its_token(self) -> None:
-        stands = self.sealed(1000)
+        current = self.sealed(1000)
         for token in (1, 1000, 9000):
             stranger = self.from_another_store(self.mark(token))
             refusal = raises(OtherStore, self.gate.seal, stranger, BY)
-            assert (refusal.offered, refusal.current) == (stranger, stands)
+            assert (refusal.offered, refusal.current) == (stranger, current)
 
     def test_a_mark_from_another_store_is_refused_under_another_name_too(self) -> None:
         self.sealed(1000, "conformance/one")

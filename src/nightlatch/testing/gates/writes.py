@@ -54,7 +54,7 @@ class Writes(GateCase):
         raises(StaleToken, self.write, early, old, b"too late\n")
         assert self.read() == before
 
-    def test_a_write_by_a_newer_holder_that_did_not_seal_refuses_the_older_from_then_on(self) -> None:
+    def test_after_a_write_by_a_newer_holder_that_did_not_seal_the_older_one_is_refused(self) -> None:
         old = self.sealed(1000)
         self.write(self.gate, self.mark(1001), b"newer\n")
         before = self.read()

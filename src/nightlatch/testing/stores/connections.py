@@ -10,12 +10,12 @@ PAST = 1_700_000_000.0
 
 
 class Connections(StoreCase):
-    def test_two_connections_agree_on_who_the_store_is(self) -> None:
+    def test_two_connections_agree_on_the_id_of_the_store(self) -> None:
         assert self.store.id
         assert self.connect().id == self.store.id
         assert self.connect().url == self.store.url
 
-    def test_many_that_open_a_store_at_once_agree_on_who_it_is(self) -> None:
+    def test_many_connections_that_open_at_once_agree_on_the_id_of_the_store(self) -> None:
         stores = [self.connect() for _ in range(self.racers)]
         assert together(lambda store: store.id, stores) == [self.store.id] * len(stores)
 

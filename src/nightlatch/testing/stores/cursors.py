@@ -38,7 +38,7 @@ class Cursors(StoreCase):
     def test_a_job_without_a_row_has_none(self) -> None:
         assert self.store.cursors([self.name("job")]) == []
 
-    def test_no_moves_are_none(self) -> None:
+    def test_without_moves_there_are_no_outcomes(self) -> None:
         assert self.store.advance([]) == []
 
     def test_a_row_is_made_once(self) -> None:
@@ -54,7 +54,7 @@ class Cursors(StoreCase):
         assert self.store.advance([second]) == [True]
         assert self.row(job) == after(second)
 
-    def test_a_row_that_has_moved_on_does_not_move(self) -> None:
+    def test_a_move_from_a_state_that_is_out_of_date_loses(self) -> None:
         job = self.name("job")
         first = self.made(job)
         second = move(job, first.id)
@@ -67,7 +67,7 @@ class Cursors(StoreCase):
         assert self.store.advance([move(job, identity.new_id())]) == [False]
         assert self.row(job) is None
 
-    def test_a_move_that_is_sent_again_has_won(self) -> None:
+    def test_a_move_that_is_sent_again_has_still_won(self) -> None:
         job = self.name("job")
         first = self.made(job)
         assert self.connect().advance([first]) == [True]
@@ -84,7 +84,7 @@ class Cursors(StoreCase):
         assert self.store.advance([first]) == [False]
         assert self.row(job) == after(second)
 
-    def test_a_slot_that_is_still_to_come_is_not_passed(self) -> None:
+    def test_a_row_does_not_move_to_a_slot_in_the_future(self) -> None:
         job = self.name("job")
         first, soon = self.made(job), self.store.clock() + 3600
         assert self.store.advance([move(job, first.id, slot=soon)]) == [False]
@@ -98,7 +98,7 @@ class Cursors(StoreCase):
         assert self.store.advance([back]) == [True]
         assert self.row(job) == after(back)
 
-    def test_many_rows_move_at_once_each_by_its_own(self) -> None:
+    def test_many_rows_move_at_once_and_each_wins_or_loses_separately(self) -> None:
         jobs = [self.name("job") for _ in range(5)]
         firsts = [move(job) for job in jobs]
         assert self.store.advance(firsts) == [True] * 5
@@ -157,7 +157,7 @@ class Cursors(StoreCase):
 
     def _one_wins(self, moves: list[Move]) -> Move:
         """Make all moves at once, each on its own connection; returns the one that won."""
-        stores = self._opened()[-len(moves) :]
+        stores = self._open_stores()[-len(moves) :]
         outcomes = together(lambda index: stores[index].advance([moves[index]]) == [True], range(len(moves)))
         if not any(outcomes):  # each store may have left the row to another that was moving it
             outcomes[0] = self.store.advance([moves[0]]) == [True]

@@ -30,7 +30,7 @@ class DoneKeys(StoreCase):
         done = self.store.settle(name, grant, scope, "key", value="mine")
         assert other.look(scope, "key") == done
 
-    def test_the_first_one_stays(self) -> None:
+    def test_the_value_that_was_settled_first_stays(self) -> None:
         name, scope = self.name(), self.name("scope")
         grant, _ = self.take(name)
         first = self.store.settle(name, grant, scope, "key", value="first")

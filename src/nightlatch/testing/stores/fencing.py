@@ -40,7 +40,7 @@ class Fencing(StoreCase):
     def test_raise_with_an_old_grant_is_refused(self) -> None:
         self._refused(lambda name, grant: self.store.raise_token(name, 2**50, grant))
 
-    def test_a_grant_of_one_name_is_none_of_another(self) -> None:
+    def test_a_grant_of_one_name_is_refused_for_another(self) -> None:
         mine, theirs = self.name(), self.name()
         grant, _ = self.take(mine)
         other, _ = self.take(theirs)

@@ -61,7 +61,7 @@ class GateRegistry(StoreCase):
         assert self.store.unregister(name, "file:///stays", grant) is True
         assert self.take(name, over=self.takeover(name, proven=True))[1].gates == ()
 
-    def test_a_gate_stands_on_the_list_once(self) -> None:
+    def test_a_gate_is_listed_once(self) -> None:
         name, grant, _ = self.held()
         assert self.store.register(name, grant, "file:///out") is True
         assert self.store.register(name, grant, "file:///out") is False
@@ -101,7 +101,7 @@ class GateRegistry(StoreCase):
             else:
                 assert (registered, taken) == (True, ("file:///out",))
 
-    def test_a_gate_taken_off_during_a_takeover_is_not_the_takers_or_that_is_refused(self) -> None:
+    def test_removing_a_gate_during_a_takeover_is_seen_by_the_taker_or_refused(self) -> None:
         """Otherwise the old holder drops a gate that the new one has sealed and goes on to use."""
         drop = self._during_takeovers(lambda s, n, g: s.unregister(n, "file:///out", g), gates=("file:///out",))
         for dropped, taken, listed in drop:

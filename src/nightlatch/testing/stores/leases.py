@@ -86,7 +86,7 @@ class Leases(StoreCase):
         assert (record.grant, record.token) == ("", granted.token)
         self.take(name)
 
-    def test_evicting_nobody_says_so(self) -> None:
+    def test_evicting_a_lease_that_nobody_holds_returns_false(self) -> None:
         name = self.name()
         assert self.store.evict(name) is False, "nobody ever held it"
         grant, _ = self.take(name)

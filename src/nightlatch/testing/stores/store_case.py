@@ -44,13 +44,13 @@ class StoreCase:
     @property
     def store(self) -> Store:
         """The test's first connection, opened at first use."""
-        opened = self._opened()
+        opened = self._open_stores()
         return opened[0] if opened else self.connect()
 
     def connect(self) -> Store:
         """One more connection to the same store; closed when the test ends."""
         store = self.open()
-        self._opened().append(store)
+        self._open_stores().append(store)
         return store
 
     def connections(self) -> list[Store]:
@@ -109,10 +109,10 @@ class StoreCase:
         until(condition, (seconds + 20.0) * self.factor, what)
 
     def teardown_method(self) -> None:
-        for store in self._opened():
+        for store in self._open_stores():
             store.close()
 
-    def _opened(self) -> list[Store]:
+    def _open_stores(self) -> list[Store]:
         opened: list[Store] = self.__dict__.setdefault("_connections", [])
         return opened
 

@@ -25,7 +25,7 @@ class Takeovers(StoreCase):
         assert (second.token > first.token, second.previous) == (True, first.token)
         assert self.record(name).grant == mine
 
-    def test_a_lapsed_lease_is_not_free_for_one_that_saw_nothing(self) -> None:
+    def test_a_lapsed_lease_is_not_free_for_a_challenger_that_saw_nothing(self) -> None:
         """Such a challenger has not looked for survivors of the current grant."""
         name, grant, _ = self.held(ttl=self.ttl)
         self.lapsed(name)
@@ -106,7 +106,7 @@ class Takeovers(StoreCase):
         mine, _ = self.take(name, over=self.lapsed(name))
         assert self.record(name).grant == mine
 
-    def test_whoever_waits_gets_the_lease_of_a_silent_holder(self) -> None:
+    def test_a_waiter_gets_the_lease_of_a_silent_holder(self) -> None:
         """All the steps that the runtime takes: look, judge, wait, take."""
         name, grant = self.name(), identity.new_id()
         _, first = self.take(name, ttl=self.ttl)

@@ -6,11 +6,11 @@ const page = document.body.dataset;
 
 // a command, copied
 document.addEventListener("click", async (event) => {
-  const twin = event.target.closest(".twin");
-  if (!twin) return;
-  await navigator.clipboard?.writeText(twin.dataset.command).catch(() => {});
-  twin.classList.add("done");
-  setTimeout(() => twin.classList.remove("done"), 1500);
+  const button = event.target.closest(".command-button");
+  if (!button) return;
+  await navigator.clipboard?.writeText(button.dataset.command).catch(() => {});
+  button.classList.add("done");
+  setTimeout(() => button.classList.remove("done"), 1500);
 });
 
 // keys: / find, j k rows, Enter opens, g + letter goes, ? help

@@ -27,7 +27,7 @@ class Transport:
     keys: tuple[str, ...]
     required: tuple[str, ...] = ()
     secrets: tuple[str, ...] = ()  # keys whose values are never in nightlatch.toml itself
-    may_be_secret: tuple[str, ...] = ()
+    may_be_secret: tuple[str, ...] = ()  # keys whose values may, but need not, be in nightlatch.toml
     example: str
 
     @property

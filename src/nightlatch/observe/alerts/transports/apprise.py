@@ -20,7 +20,7 @@ def send(settings: dict[str, Any], message: Outgoing) -> None:
     for url in urls.split() if isinstance(urls, str) else urls:
         if not services.add(str(url)):
             raise Refused("one of the urls is not understood by apprise")
-    kind = apprise.NotifyType.FAILURE if message.worst <= URGENT else apprise.NotifyType.INFO
+    kind = apprise.NotifyType.FAILURE if message.rank <= URGENT else apprise.NotifyType.INFO
     # As plain text: services with markup then escape it.
     if not services.notify(
         body=message.text, title=message.subject, notify_type=kind, body_format=apprise.NotifyFormat.TEXT

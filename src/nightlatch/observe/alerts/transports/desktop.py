@@ -32,6 +32,6 @@ def send(settings: dict[str, Any], message: Outgoing) -> None:
 def command(platform: str, message: Outgoing) -> list[str]:
     if platform == "Darwin":
         return ["osascript", *_SCRIPT, message.subject, message.text]
-    urgency = "critical" if message.worst <= URGENT else "normal"
+    urgency = "critical" if message.rank <= URGENT else "normal"
     text = html.escape(message.text, quote=False)  # notify-send reads the body as markup
     return ["notify-send", "--app-name=nightlatch", f"--urgency={urgency}", "--", message.subject, text]

@@ -9,8 +9,8 @@ from typing import Any
 
 from . import SECONDS, Refused, SendFailed
 
-# Temporary, though below 500: timeout, conflict, too early, too many requests.
-_AGAIN = (408, 409, 425, 429)
+# Worth another try, although below 500: timeout, conflict, too early, too many requests.
+_TEMPORARY = (408, 409, 425, 429)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -31,7 +31,7 @@ def post(url: str, body: bytes, headers: dict[str, str]) -> None:
     except urllib.error.HTTPError as error:
         with error:
             why = f"the receiver answered {error.code}"
-        raise (SendFailed if error.code >= 500 or error.code in _AGAIN else Refused)(why) from None
+        raise (SendFailed if error.code >= 500 or error.code in _TEMPORARY else Refused)(why) from None
     except (http.client.InvalidURL, ValueError) as error:
         raise Refused(f"the address is not a URL: {type(error).__name__}") from None  # the URL may be secret
     except (OSError, http.client.HTTPException) as error:

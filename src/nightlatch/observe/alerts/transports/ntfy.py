@@ -1,4 +1,4 @@
-"""ntfy, by its JSON form: no text of a run gets into a header."""
+"""ntfy, through its JSON interface: no text of a run gets into a header."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..settings import revealed
 from . import Refused
 from .http import post
 
-_PRIORITY = {0: 5, 1: 4, 2: 4}  # `worst` → ntfy's priority; else 3, its default
+_PRIORITY = {0: 5, 1: 4, 2: 4}  # rank → ntfy's priority; any other rank has 3, the default
 
 
 def send(settings: dict[str, Any], message: Outgoing) -> None:
@@ -21,7 +21,7 @@ def send(settings: dict[str, Any], message: Outgoing) -> None:
         "topic": topic,
         "title": message.subject,
         "message": message.text,
-        "priority": _PRIORITY.get(message.worst, 3),
+        "priority": _PRIORITY.get(message.rank, 3),
         "markdown": False,
     }
     if message.page:

@@ -14,7 +14,7 @@ from ..message import Outgoing
 from ..settings import revealed
 from . import SECONDS, Refused, SendFailed
 
-_PERMANENT = 500  # reply codes from here on; lower ones are worth another try
+_PERMANENT = 500  # reply codes from here on are final; a lower one is worth another try
 _PORTS = {"starttls": 587, "tls": 465, "none": 25}
 
 

@@ -31,7 +31,7 @@ def send(settings: dict[str, Any], message: Outgoing) -> None:
 
 
 def sign(secret: str, id_: str, moment: str, body: bytes) -> str:
-    """v1: HMAC-SHA256 over id.timestamp.body, with the key that a whsec_ secret has in base64."""
+    """v1: HMAC-SHA256 of id.timestamp.body. A secret that begins with whsec_ has the key in base64."""
     try:
         key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True) if secret.startswith(_PREFIX) else None
     except ValueError:

@@ -53,8 +53,8 @@ class BatchDriver:
         self.selection = Selection(self.reader, _known(reply["known"]))
         self.workspaces = ItemWorkspaces(self.plan["publish"], reply["home"]) if reply["home"] else None
         self.home = reply["home"]  # the folder of the items' workspaces; "" without --publish
-        self.bar = reply["bar"]  # the supervisor shows the progress, as a bar
-        self.as_data = reply["as_data"]  # a file or another program reads our standard output
+        self.bar = reply["bar"]  # does the supervisor show the progress as a bar?
+        self.as_data = reply["as_data"]  # does a file or another program read our standard output?
         self.exhausted = False  # have all items been read?
         self.running: list[ItemProcess] = []
         self.judging: list[ItemProcess] = []  # ended, and not recorded yet
@@ -97,7 +97,7 @@ class BatchDriver:
     def _choose(self) -> list[ItemProcess]:
         chosen: list[ItemProcess] = []
         while not self.judge.stopping and len(self.running) + len(chosen) < self.plan["jobs"] and self._may_start():
-            item, tries = self._due() or (self._next(), 0)
+            item, tries = self._due_retry() or (self._next_item(), 0)
             if item is None:
                 break
             try:
@@ -127,14 +127,14 @@ class BatchDriver:
     def _may_start(self) -> bool:
         return clock.now() >= self.judge.not_before
 
-    def _due(self) -> tuple[BatchItem, int] | None:
+    def _due_retry(self) -> tuple[BatchItem, int] | None:
         for entry in self.judge.waiting:
             if entry[0] <= clock.now():
                 self.judge.waiting.remove(entry)
                 return entry[1], entry[2]
         return None
 
-    def _next(self) -> BatchItem | None:
+    def _next_item(self) -> BatchItem | None:
         if self.exhausted:
             return None
         item = None
@@ -162,7 +162,7 @@ class BatchDriver:
             ended = ended[_MOST_RECORDS:]
 
     def _report(self, ended: list[list[Any]], begun: list[list[Any]]) -> None:
-        """If items have ended, retry for a while: only this process knows how, and a full disk may get room again."""
+        """If items have ended, retry for a while: only we know how they ended, and a full disk may get room again."""
         until = clock.now() + (_PATIENCE if ended else 0.0)
         while True:
             try:
@@ -187,7 +187,7 @@ class BatchDriver:
         signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         for signum in END_SIGNALS:
-            if signal.getsignal(signum) != signal.SIG_IGN:  # leave those ignored that were, as under nohup
+            if signal.getsignal(signum) != signal.SIG_IGN:  # one that was ignored, as under nohup, stays ignored
                 signal.signal(signum, self._note_signal)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, END_SIGNALS)  # delivers what arrived since this program was started
         return reads
@@ -285,7 +285,7 @@ class BatchDriver:
         return code
 
     def _with_reasons(self, found: list[tuple[str, bytes]]) -> list[tuple[str, str]]:
-        """The keys of items that earlier starts left, with the recorded reasons of those that are listed."""
+        """The keys of items that earlier starts left; the first `LISTED` get the reason that is recorded for them."""
         reasons = {}
         try:
             if found:

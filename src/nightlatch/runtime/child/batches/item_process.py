@@ -26,7 +26,7 @@ _PIECE = 1 << 16  # bytes of a line that are copied at once
 
 
 class ItemProcess:
-    """Has its own process group. Its output is shown when it ends, so that items running at once do not mix theirs."""
+    """Has its own process group. Its output is shown when it ends, so that output of several items is not mixed."""
 
     def __init__(
         self,

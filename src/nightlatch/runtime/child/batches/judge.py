@@ -97,7 +97,7 @@ class Judge:
         return self._fail(child, reply["failure"], reply, again=again)
 
     def _publish(self, child: ItemProcess) -> dict[str, Any]:
-        """Publish the item's result: only then is it done. Returns {}, or the reply that says why it was not."""
+        """Publish the item's result, without which it is not done. Returns {}, or the reply that says why it failed."""
         if not self.workspaces:
             return {}
         item = child.item

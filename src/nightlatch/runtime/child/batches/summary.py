@@ -13,16 +13,16 @@ LISTED = 200  # items of each status that the JSON lists
 
 class Summary:
     def __init__(self, name: str, again: str, *, piped: bool) -> None:
-        self.name, self.again = name, again
+        self.name, self.again = name, again  # `again`: the command that continues the batch
         self.items_too = ", with the items on standard input as before" if piped else ""
-        self.done = self.skipped = self.doubled = 0
+        self.done = self.skipped = self.doubled = 0  # `doubled`: items whose key had occurred before
         self.failed: list[tuple[str, str]] = []  # (key, why): the next start does them again
         self.set_aside: list[tuple[str, str]] = []  # the next start does not: their failure is permanent
         self.aside_before: list[tuple[str, str]] = []  # set aside by an earlier start
-        self.doubts: list[tuple[str, str]] = []  # in doubt, as their command reported
-        self.killed: list[tuple[str, str]] = []  # from outside: nobody knows whether they acted
-        self.waiting: list[tuple[str, str]] = []  # killed, or in doubt since an earlier start: they need a person
-        self.duplicates: list[str] = []  # the first items whose key had occurred before
+        self.doubts: list[tuple[str, str]] = []  # their command reported that they are in doubt
+        self.killed: list[tuple[str, str]] = []  # killed from outside, so that nobody knows whether they acted
+        self.waiting: list[tuple[str, str]] = []  # `killed`, and those in doubt from earlier starts; filled at the end
+        self.duplicates: list[str] = []  # some of the doubled items, to be named: the first ones found
         self.unrecorded: list[str] = []  # keys of items whose end could not be recorded
         self.stopped = ""  # why not all items were tried
 
@@ -45,7 +45,7 @@ class Summary:
         lines += _listed("done once, though their key occurs more than once", self.duplicates, self.doubled)
         lines += _listed("ended, but not recorded: in doubt for the next start", self.unrecorded)
         if self.waiting:
-            words = effects.typed(self.waiting[0][0], "done", options=("--batch", self.name))
+            words = effects.words_to_type(self.waiting[0][0], "done", options=("--batch", self.name))
             lines.append(f"  look, then: {advice.command('resolve', *words)}   (or failed, or again)")
             if len(self.waiting) > 1:
                 every = advice.command("resolve", "--all", "done", "--batch", self.name)

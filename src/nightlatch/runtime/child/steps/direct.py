@@ -2,8 +2,8 @@
 
 A request to the supervisor and its reply take about as long as the write, so this doubles the rate. The job writes the
 same rows, by the same code, behind the same fence; threads that write at once share a commit. It does so for steps and
-nested runs, in plain calls only: an event loop must not wait for a disk, so there the supervisor writes. And only if
-the ledger opens without a secret: the password in a store's URL is for the supervisor alone.
+nested runs, in plain calls only: an event loop must not wait for a disk, so there the supervisor writes. The job
+writes only to a ledger that opens without a secret: the password in a store's URL is for the supervisor alone.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class _Direct:
             Thread(target=self._open, args=(reply,)).start()
 
     def _open(self, reply: dict[str, str]) -> None:
-        from .direct_writer import opened
+        from .direct_writer import open_writer
 
-        self._writer = opened(reply)
+        self._writer = open_writer(reply)
 
 
 _direct = _Direct()

@@ -27,7 +27,7 @@ _REPORT_EVERY = 0.25  # seconds between two reports to the supervisor that the w
 _COUNT_EVERY = 1.0  # seconds between two reports of how far a map is
 
 
-def opened(reply: dict[str, str]) -> DirectWriter | None:
+def open_writer(reply: dict[str, str]) -> DirectWriter | None:
     """The writer; None if the ledger cannot be opened from here, in a sandbox for example."""
     address = reply["ledger"]
     if inode(address) != reply["inode"]:
@@ -93,7 +93,7 @@ class _NestedWriter:
             _RunLease(run, store), ledger, run, os.path.dirname(os.environ["NIGHTLATCH_SOCKET"]),
             redaction.secrets(os.environ).text,
         )  # fmt: skip
-        self._commits: GroupCommit[_Waiting] = GroupCommit(self._record)
+        self._commits: GroupCommit[_WaitingRequest] = GroupCommit(self._record)
         self._wake = allocate_lock()
         self._wake.acquire()
         start_new_thread(self._write_beginnings, ())
@@ -110,7 +110,7 @@ class _NestedWriter:
             return None  # the supervisor has opened it
         if request["do"] == "known":
             return checked(reply(lambda _: self._runs.recorder(request["run"]).known(), {}))
-        waiting = _Waiting(request)
+        waiting = _WaitingRequest(request)
         self._commits.take(waiting)
         return checked(waiting.reply)
 
@@ -126,7 +126,7 @@ class _NestedWriter:
                 time.sleep(max(next_at - clock.now(), 0.005))
 
 
-class _Waiting:
+class _WaitingRequest:
     """A request that waits to be written."""
 
     def __init__(self, request: dict[str, Any]) -> None:

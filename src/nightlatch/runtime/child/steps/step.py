@@ -71,7 +71,7 @@ class StepMemory:
     def step(
         self, key: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], retry: Retry
     ) -> Any:
-        """The work of `Run.step`; here, so that a call imports nothing."""
+        """Does the work of `Run.step`. It is here so that a call imports nothing."""
         checks.function(function, "what a step calls")
         check_retry(retry)
         return call(step(self, key, UserCall(function, args, kwargs), retry), function)

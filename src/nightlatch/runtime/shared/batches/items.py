@@ -22,24 +22,24 @@ _ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "cs
 # Exit code of a command that does not know whether it acted. The next start runs it again, and the command checks.
 IN_DOUBT_ITSELF = 76
 _LONGEST_KEY = 1000
-_SHOWN = 50  # fields that a message names
-_LOOKED_AT = 8192  # bytes at the beginning, which show what a file is
+_NAMED_FIELDS = 50  # fields that a message names
+_HEAD = 8192  # bytes at the beginning of a file, which show what it is
 _BOM = b"\xef\xbb\xbf"  # the byte order mark that Windows puts before UTF-8
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks of UTF-16
-_COMPARED = 1000  # fields that a misspelt one is compared with
+_COMPARED_FIELDS = 1000  # fields that a misspelt one is compared with
 
 _decoder: Any = json.JSONDecoder()
 
 DONE, DOUBT, SEEN, ASIDE = 1, 2, 4, 8  # bits: what is known of a digest
 
-Found = tuple[int, Any, bytes]  # line, content, digest; a tuple, since a million may be skipped
+Found = tuple[int, Any, bytes]  # line, content, digest; a tuple, because it is made fast and a million may be skipped
 
 
 @value(frozen=True, kw_only=True)
 class BatchItem:
     line: int
     key: str
-    digest: bytes  # 16 bytes: of the key's parts, so that (a/b, c) and (a, b/c) are two items
+    digest: bytes  # 16 bytes, made from the key's parts, so that (a/b, c) and (a, b/c) are two items
     content: Any  # a dict for an object or a row; text for a plain line
 
     @property
@@ -98,10 +98,10 @@ class ItemReader:
             if field and field not in known and (self.format != "jsonl" or field.partition(".")[0] not in known):
                 import difflib
 
-                near = difflib.get_close_matches(field, list(known)[:_COMPARED], n=1)
+                near = difflib.get_close_matches(field, list(known)[:_COMPARED_FIELDS], n=1)
                 hint = f"; did you mean {{{near[0]}}}?" if near else "."
-                names = ", ".join(list(known)[:_SHOWN]) + (", …" if len(known) > _SHOWN else "")
-                has = f"has {names}" if known else "has plain lines, and {} is the whole one"
+                names = ", ".join(list(known)[:_NAMED_FIELDS]) + (", …" if len(known) > _NAMED_FIELDS else "")
+                has = f"has {names}" if known else "has plain lines, and {} is the whole line"
                 raise UsageError(
                     f"{where} names a field {field!r}: {self._path} {has}{hint} "
                     f"(Plain braces are written {{{{ and }}}})"
@@ -128,7 +128,7 @@ class ItemReader:
         return self.unfinished({}, lambda _: None)
 
     def unfinished(self, known: dict[bytes, int], done: Callable[[int], None]) -> Iterator[Found | BadItem]:
-        """All items but those that are DONE in `known`, which are marked there as seen and counted by `done`.
+        """All items except those that are DONE in `known`: they are marked there as seen, and `done` gets their number.
 
         There may be a million of them, so the common line (an object whose fields are ASCII text) takes the shortest
         path, and every other line the careful one.
@@ -266,7 +266,7 @@ class ItemReader:
 
     def _first(self) -> bytes:
         self._file.seek(0)  # the position in standard input is shared with every process that read from it
-        return self._file.read(_LOOKED_AT)
+        return self._file.read(_HEAD)
 
 
 def _kind(first: bytes) -> str:
@@ -284,7 +284,7 @@ class Digest:
 
     def __init__(self, template: Template) -> None:
         self._template = template
-        # The common case, of which there may be a million: an object's own fields.
+        # Gets the values in the common case, an ASCII template of an object's own fields; None in other cases.
         self.plain: Any = itemgetter(*template.fields) if template.text.isascii() and all(template.fields) else None
         self.nuls = len(template.fields)
         self.prefix = blake2b(f"{template.text}\0".encode(errors="replace"), digest_size=16)

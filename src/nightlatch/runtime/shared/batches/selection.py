@@ -18,11 +18,11 @@ class Selection:
 
     def __init__(self, reader: ItemReader, known: dict[bytes, int]) -> None:
         self._reader, self._found, self._known = reader, reader.unfinished(known, self._skip), known
-        self.skipped = self.doubled = 0
+        self.skipped = self.doubled = 0  # `doubled`: items whose key had occurred before
         self.in_doubt: list[tuple[str, bytes]] = []  # (key, digest)
         self.set_aside: list[tuple[str, bytes]] = []
-        self.bad: list[BadItem] = []
-        self.duplicates: list[BatchItem] = []  # the first ones, which the summary names
+        self.bad: list[BadItem] = []  # lines that could not be read, until the caller has reported them
+        self.duplicates: list[BatchItem] = []  # the first of the doubled items, which the summary names
 
     def next(self) -> BatchItem | None:
         """The next item to do; None when there is none, or when a line could not be read: look at `bad` first."""

@@ -83,12 +83,12 @@ def _with_parameters(line: Template) -> str:
         if field is not None:
             number += 1
             written += _VARIABLE.get(closers[-1], '"${_nl%d}"') % number
-    # Variables, since inside a shell function of the line $1 means the function's own parameter.
+    # Not $1 itself: inside a shell function that the line defines, $1 is the function's own parameter.
     return "".join(f"_nl{one}=${{{one}}}; " for one in range(1, number + 1)) + written
 
 
 def _field(content: Any, name: str) -> str:
-    """The text of a field; dots go into objects. The name "" is the whole item."""
+    """The text of a field; a dot in its name leads into an object. The name "" is the whole item."""
     found = content
     if name:
         if isinstance(content, dict) and name in content:

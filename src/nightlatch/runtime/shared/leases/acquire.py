@@ -27,8 +27,8 @@ def acquire(
 ) -> tuple[Granted, Tenure]:  # fmt: skip
     """Take the lease within `wait` seconds or raise Busy. The tenure counts from before the request.
 
-    `begin`: the key to work on, if the store lists those. `on_wait`: called once with the holder's record, if we have
-    to wait. `lazy`: only for a store that `may_be_lazy`.
+    `begin`: the key to work on, if the store lists begun keys. `on_wait`: called once with the holder's record, if we
+    have to wait. `lazy`: only for a store that `may_be_lazy`.
     """
     if tree.DRY_RUN in os.environ:
         raise UsageError(
@@ -102,7 +102,7 @@ def _request(
 
 
 def _until_expiry(record: Record | None) -> float:
-    """Seconds until the holder's TTL passes, of which nothing notifies us; a short while if it is not known."""
+    """Seconds until the holder's TTL has passed, which nothing announces; a short while if unknown."""
     return record.left if record and record.left is not None and record.left > 0 else clock.SLICE
 
 

@@ -44,8 +44,8 @@ def seal_in_work(lease: Lease | Inherited, gate: Gate) -> None:
 
 
 def _seal_without_raising(lease: Lease | Inherited, gate: Gate) -> None:
-    """Seal with the token we have, whatever the mark: the work has read data under it, and with a raised one a stale
-    holder that a restored store knows again would overtake its successor."""
+    """Seal with the token we have, even if the mark is higher: the work has read data under this token. If it were
+    raised, a stale holder that a restored store knows again would overtake its successor."""
     try:
         gate.seal(lease.mark, str(lease.holder), lease.known)
     except OtherStore:
@@ -70,7 +70,7 @@ def seal_all(lease: Lease | Inherited, registered: Iterable[str], declared: Iter
 
     Declared gates are registered after all of them are sealed: a mistyped target must not block later holders.
     """
-    gates = _opened(registered)
+    gates = _open_gates(registered)
     known = set(gates)
     gates |= {gate.url: gate for gate in declared}  # the caller's own objects, which may have a password
     for url in known:
@@ -109,7 +109,7 @@ def _expect_mark(gate: Gate, name: str) -> None:
         gate.expect_mark(name)
 
 
-def _opened(urls: Iterable[str]) -> dict[str, Gate]:
+def _open_gates(urls: Iterable[str]) -> dict[str, Gate]:
     return {url: open_gate(url) for url in urls if not _on_another_machine(url)}
 
 

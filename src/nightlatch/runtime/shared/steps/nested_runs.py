@@ -151,7 +151,7 @@ class NestedRuns:
             self._settling.wait()
 
     def _sweep(self) -> None:
-        """End the runs that the child left running; mark the keys done of those that it finished."""
+        """End the runs that the child left running; mark the keys of those that it finished as done."""
         for run in self._ledger.nested_in(self._outer):
             if run.status == statuses.RUNNING:
                 try:

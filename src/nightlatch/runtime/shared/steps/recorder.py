@@ -48,7 +48,7 @@ class Recorder:
         facts: dict[str, str] = {}
         for digest, status, tries, attempt, result in self._ledger.step_log.facts(self._steps.chain):
             if not facts.get(digest, "").startswith(DONE):  # what is done stays done, whatever was recorded later
-                # A lost attempt does not count: its supervisor died too, so the step did not end it.
+                # A lost attempt does not count: its supervisor died too, so it was not the step that ended it.
                 facts[digest] = f"{status} {tries - (status == BEGUN and attempt in lost)} {result}"
         if not facts:
             return {"path": ""}

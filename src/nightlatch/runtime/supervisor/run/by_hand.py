@@ -38,7 +38,7 @@ def approved_claim(start: Pipeline, key: str) -> Claimed | None:
 
 def stage(start: Pipeline) -> str:
     """The job's stage; its row is made if the store does not know it yet."""
-    return stages.of(counting.known_row(start.store, start.ledger, start.job), start.job.stage)
+    return stages.of(counting.ensure_row(start.store, start.ledger, start.job), start.job.stage)
 
 
 def uncounted(attempt: SealedAttempt, status: str, *, clean: bool, own_cap: bool) -> str:
@@ -52,4 +52,4 @@ def uncounted(attempt: SealedAttempt, status: str, *, clean: bool, own_cap: bool
 
 def count(start: Pipeline) -> None:
     """Count the end of this start, and those of earlier starts that were killed before they could."""
-    counting.count_rest(start.store, start.ledger, start.job.name, start.job.stage)
+    counting.count_uncounted(start.store, start.ledger, start.job.name, start.job.stage)

@@ -36,8 +36,8 @@ def new_row(job: Job, now: float) -> Row:
     )  # fmt: skip
 
 
-def known_row(store: Store, ledger: Ledger, job: Job) -> Row:
-    """The job's row, made if there is none. If the job's definition is new, the row takes it, and it is journaled."""
+def ensure_row(store: Store, ledger: Ledger, job: Job) -> Row:
+    """Return the job's row; make it if there is none. A new definition is written to the row and journaled."""
     mine, shared = definition(job), ledger.many_machines or store.lists_begun
     while True:
         row = read_row(store, job.name)
@@ -107,7 +107,7 @@ def unpack(text: str) -> End:
     return End(id=id_, status=status, stage=stage, definition=hash_, clean=clean == "1", own_cap=own_cap == "1")
 
 
-def count_rest(store: Store, ledger: Ledger, job: str, configured: str = "") -> None:
+def count_uncounted(store: Store, ledger: Ledger, job: str, configured: str = "") -> None:
     """Count the ends of runs by hand whose supervisor was killed before it could."""
     for run in ledger.uncounted(job):
         if count(store, ledger, job, unpack(run.uncounted), configured, run.id) is not None:
