@@ -18,13 +18,11 @@ from tests.support.servers.git import git_repository
 
 
 @pytest.mark.parametrize(
-    ("written", "meant"),
+    ("written", "expected"),
     [("1 hour", "1h"), ("90 minutes", "90m"), ("1 h 30 min", "1h30m"), ("2 days", "2d"), ("10 secs", "10s")],
 )
-def test_a_time_in_words_gets_the_time_to_write(sqlite_url, written, absolute_store):
-    assert f"write '{absolute_store}'" in said(
-        nightlatch(sqlite_url, "run", "a", "--timeout", written, "--", "true"), 64
-    )
+def test_a_time_in_words_gets_the_time_to_write(sqlite_url, written, expected):
+    assert f"write '{expected}'" in said(nightlatch(sqlite_url, "run", "a", "--timeout", written, "--", "true"), 64)
 
 
 def test_publishing_into_a_folder_that_is_not_there_is_refused_and_parents_makes_it(sqlite_url, tmp_path):

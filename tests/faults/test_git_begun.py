@@ -158,16 +158,18 @@ def test_a_late_decision_does_not_decide_what_was_begun_after_it_was_drawn(
 LATE_BY_KEY = """
 import sys
 from nightlatch.cli.reading import open_reader
-from nightlatch.cli.resolve import settle
 from nightlatch.errors import UsageError
 from nightlatch.observe import open_decisions
+from nightlatch.runtime.supervisor.afterwards.decide import resolve_open
+from nightlatch.system.identity import person
 
 reader = open_reader(None)
 (one,) = open_decisions.named(reader, "k", job="posts")
 print("seen", flush=True)
 sys.stdin.readline()
 try:
-    print(settle(one, "failed", reader, 20))
+    print(resolve_open(one.key, "failed", person(), of_batch=one.batch, job=one.job, scope=one.scope,
+                       began=one.changed, store=reader.store, where=reader.url, wait=20))
 except UsageError as refused:
     print(refused)
 """

@@ -31,7 +31,7 @@ def away(server: PostgresServer, url: str, tmp_path: Path, request: pytest.Fixtu
     (tmp_path / "go").touch()
     until(lambda: (tmp_path / "spent").exists() or run.poll() is not None)
     assert (tmp_path / "spent").exists(), run.communicate()
-    assert "recorded when the store is back" in (tmp_path / "said").read_text()
+    assert "recorded when it is back" in (tmp_path / "said").read_text()
     yield run
     run.kill()
     run.communicate()
