@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     if not all(args.places):
         raise UsageError("SRC or DST is empty: name a file, a folder or an object")
     if args.keep is not None and args.keep < 1:
-        raise UsageError("--keep needs a number of at least 1: what was just published is kept")
+        raise UsageError("--keep counts the release just published too: write 1 or more")
     source, target = (None if args.rollback else args.places[0]), args.places[-1]
     _check_folder(target, make=args.parents)
     publish = _publish_in_run if run_publishing.uses_run_lease() and not args.store else _publish_here

@@ -61,17 +61,17 @@ class _DryRun(Preflight):
         with Supervision(self.job.command) as self.supervision:
             self.grant = self.supervision.grant  # not granted by a store: it only names the socket and the tree
             key = self.look()
-            result = self._skipped(key) if isinstance(key, Verdict) else self._run_function(key)
+            result = self._skipped_plan(key) if isinstance(key, Verdict) else self._run_function(key)
         self.ledger.note(self.job.name, kinds.PLAN, **result.entry())
         return result
 
-    def _skipped(self, verdict: Verdict) -> Plan:
+    def _skipped_plan(self, verdict: Verdict) -> Plan:
         return Plan(job=verdict.job, key=verdict.key, status=plan.SKIPPED, reason=verdict.reason, at=verdict.at)
 
     def _run_function(self, key: str) -> Plan:
         job, started = self.job, clock.now()
         self.effects: dict[tuple[str, str], PlannedEffect] = {}
-        self.partial, self.steps_done = False, 0
+        self.partial, self.steps_done = False, 0  # partial: the function ended where it needed a planned effect
         self.earlier_run = self.ledger.find(job.name, key)  # of the same key, if any
         self.watch = RunWatch(
             now=started, stall=job.stall, paths=list(job.watched), caps=lambda: job.budget, used=self.reported.used,
@@ -120,9 +120,9 @@ class _DryRun(Preflight):
         # The lease of an outer run must not be used here.
         withheld = {"NIGHTLATCH_LEASE", url.ENV}
         if self.job.workspace.startswith("git"):
-            from .publishing.clone import ELSEWHERE
+            from .publishing.clone import REPOSITORY_VARIABLES
 
-            withheld |= set(ELSEWHERE)
+            withheld |= set(REPOSITORY_VARIABLES)
         outer = without_password(dict(os.environ), self.store.url)
         inherited = {name: text for name, text in outer.items() if name not in withheld}
         return inherited | env_file.variables(self.job) | {

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def start(
     job: Job, *, store: str | None = None, report: Callable[[Verdict], None] = lambda _: None, claim: str = ""
 ) -> Verdict:
-    """Run a job with all its tries, as `tries.run` does; of a batch, all unfinished items. Needs its own process, and
-    changes that process's working directory."""
+    """Run a job with all its tries, as `tries.run` does; for a batch, do all unfinished items. Needs its own process,
+    and changes that process's working directory."""
     where = go_home(job, store)
     if not isinstance(job.target, Each):
         if job.publish:
@@ -30,9 +30,9 @@ def start(
             client.check_may_act()
         return tries.run(job, store=where, report=report, claim=claim)
     from ...core.batch import unpack
-    from .batches.batch import prepared
+    from .batches.batch import prepare_checkpoints
 
-    checkpoints = prepared(unpack(job.target), where)
+    checkpoints = prepare_checkpoints(unpack(job.target), where)  # the one writer of what becomes of the batch's items
     try:
         return tries.run(job, store=where, checkpoints=checkpoints, report=report, claim=claim)
     finally:

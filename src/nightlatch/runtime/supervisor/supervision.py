@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 GRACE = 10.0  # seconds between SIGTERM and SIGKILL for the tree
 
 BY_HAND = (signal.SIGINT, signal.SIGQUIT)  # from a person at the terminal: Ctrl-C, Ctrl-\
-ENDING = (signal.SIGTERM, signal.SIGHUP, *BY_HAND)
-_PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
+ENDING = (signal.SIGTERM, signal.SIGHUP, *BY_HAND)  # they ask us to end
+_PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)  # the command gets them as they are
 
 
 class Supervision:
@@ -139,7 +139,7 @@ class Supervision:
         }
 
     def store_environment(self, store: str | None) -> dict[str, str]:
-        """The variables by which Nightlatch commands that it runs find the same store, until it ends. `store`: the
+        """The variables by which Nightlatch commands inside the command find the same store. `store`: the
         --store option; None: the environment or nightlatch.toml names the store."""
         where = url.resolve(store)
         if not dsn.has_secret(where) and not dsn.needs_environment(where):

@@ -49,8 +49,8 @@ def resolve(run: RunRow, outcome: str, by: str, *, ledger: Ledger, store: Store,
             if left_behind:
                 run = ledger.reap(run.id, token=lease.token, grant=lease.grant, doubt=True)
             if outcome == DONE and not store.lists_begun:
-                # The key before the run's commit: after a crash in between, deciding it again does no harm. Not before
-                # its change: that is where somebody else's `failed`, which needs no lease, is noticed.
+                # The key is settled after the run's row is changed, which fails if somebody else has decided (`failed`
+                # needs no lease), and before the commit: after a crash in between, deciding it again does no harm.
                 return ledger.resolve(
                     run.id, statuses.SUCCEEDED, by, state=state_of(run), settle=lambda: _settle(lease, run)
                 )

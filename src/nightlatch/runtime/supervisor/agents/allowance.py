@@ -1,7 +1,7 @@
 """What a launch may use: held in every cap until the agent ends, so that two launches do not both get all that is left.
 
-A launch gets what is left of the run's own cap, or of the item's; where only a cap of a day, a month or several items
-counts, a quarter of what is left of it. What the vendor has counted is usage, and no longer held.
+A launch gets what is left of the run's own cap, or of the item's. Where only a cap of a day, a month or several items
+counts, it gets a quarter of what is left of that cap. What the vendor has counted is usage, and is no longer held.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Allowances:
         """`used`: what this attempt has used so far; the caller updates it."""
         self._ledger, self._writer, self._spending, self._used = ledger, writer, spending, used
         self._holds: dict[str, Hold] = {}  # by launch
-        self._number = FIRST_LAUNCH
+        self._number = FIRST_LAUNCH  # of the last hold
         self._taken_over = False
 
     def give(
@@ -54,10 +54,10 @@ class Allowances:
             left = [(cap, cap.amount - taken[job, cap.period, cap.unit] / UNITS[cap.unit].scale) for job, cap in shared]
             left += [(cap, cap.amount - used) for cap, used in common]
             for unit in CAPPED:
-                whole = [cap.amount - used for cap, used in exclusive if cap.unit == unit]
-                parts = [rest if whole else rest / _SHARE for cap, rest in left if cap.unit == unit]
-                if whole or parts:
-                    allowed[unit] = max(min((*whole, *parts)), 0.0)
+                exclusive_left = [cap.amount - used for cap, used in exclusive if cap.unit == unit]
+                shared_left = [rest if exclusive_left else rest / _SHARE for cap, rest in left if cap.unit == unit]
+                if exclusive_left or shared_left:
+                    allowed[unit] = max(min((*exclusive_left, *shared_left)), 0.0)
             if not allowed:
                 return None
             self._number += 1
@@ -73,9 +73,9 @@ class Allowances:
             self._holds[launch] = hold
         return allowed
 
-    def used(self, launch: str, more: Amounts | None) -> Records:
+    def lower_hold(self, launch: str, more: Amounts | None) -> Records:
         """Rows to write together with a launch's usage: they lower what is held for it by `more`. None: the launch has
-        ended, or never began, and nothing is held any more."""
+        ended or never began, so that nothing is held for it any more."""
         hold = self._holds.pop(launch, None)
         if hold is None:
             return ()

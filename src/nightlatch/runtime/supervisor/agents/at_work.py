@@ -110,7 +110,7 @@ class AgentsAtWork:
             more = {unit: round(amount, 9) for unit, amount in more.items()}
             row = replace(row, used=Amounts(**{**before, **{unit: total[unit] for unit in more}}))
             self._rows[launch] = row
-            held = self._allowances.used(launch, None if ended else Amounts(**more)) if more or ended else ()
+            held = self._allowances.lower_hold(launch, None if ended else Amounts(**more)) if more or ended else ()
         if answer := str(request.get("answer") or ""):
             durable.replace(os.path.join(self._folder, "answer.md"), self._redacted(answer).encode())
         records = ((AGENT, [AGENT.row(row)]), *held)

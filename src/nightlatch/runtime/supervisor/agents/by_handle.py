@@ -9,7 +9,7 @@ import sys
 
 from ....ledger.agents import AgentRow
 
-WITHIN = 10.0  # seconds for the vendor to confirm the end
+_CONFIRM_TIMEOUT = 10.0  # seconds for the vendor to confirm the end
 
 
 class Canceller:
@@ -17,7 +17,7 @@ class Canceller:
 
     def __init__(self, row: AgentRow, environment: dict[str, str], cwd: str) -> None:
         self.row = row
-        request = {"provider": row.provider, "fields": row.fields, "handle": row.handle, "within": WITHIN}
+        request = {"provider": row.provider, "fields": row.fields, "handle": row.handle, "within": _CONFIRM_TIMEOUT}
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "nightlatch.agents.cancel"],
             stdin=subprocess.PIPE,
@@ -35,7 +35,7 @@ class Canceller:
     def wait_for_end(self) -> tuple[str, str]:
         """(status, note) as the vendor reports them; status "": the vendor did not confirm the end in time."""
         try:
-            out, _ = self._process.communicate(timeout=WITHIN + 2.0)
+            out, _ = self._process.communicate(timeout=_CONFIRM_TIMEOUT + 2.0)
             found = json.loads(out)
             return str(found["status"]), str(found["note"])
         except (subprocess.TimeoutExpired, ValueError, KeyError) as error:

@@ -7,7 +7,7 @@ import os
 from ....core import duration
 from ....system import clock
 
-_EVERY = 0.1  # seconds between two drawings
+_DRAW_EVERY = 0.1  # seconds between two drawings
 _SCREEN = 2  # standard error
 
 
@@ -22,7 +22,7 @@ class Bar:
 
     def update(self, *, skipped: int, total: int, done: int = 0, failed: int = 0, doubt: int = 0) -> None:
         self.done, self.failed, self.doubt, self.skipped, self.total = done, failed, doubt, skipped, total
-        if clock.now() >= self._drawn_at + _EVERY:
+        if clock.now() >= self._drawn_at + _DRAW_EVERY:
             self.draw()
 
     def wait(self, waiting: int) -> None:
@@ -72,5 +72,5 @@ class Bar:
             pass  # the terminal is gone
 
 
-def wanted() -> bool:
+def is_wanted() -> bool:
     return os.isatty(_SCREEN) and os.environ.get("TERM", "") != "dumb"

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from .item_publishing import Publishing
 
 
-_WHOLE = "{}"  # the key template if none is given: the item itself is its key
-_WAITS = 3.0  # seconds for which an item counts as waiting after it last reported so
+_DEFAULT_KEY = "{}"  # the key template if none is given: the item itself is its key
+_WAITS_FOR = 3.0  # seconds for which an item counts as waiting after it last reported so
 _HOMES = "batch-home"  # scope of done keys: each names the ledger that has a batch's items
 
 
@@ -63,14 +63,14 @@ def run(batch: Batch, *, store: str | None = None) -> tuple[Verdict, dict[str, A
     """
     from ..run import tries
 
-    checkpoints = prepared(batch, store)
+    checkpoints = prepare_checkpoints(batch, store)
     try:
         return tries.run(batch.job(sys.executable).check(), store=store, checkpoints=checkpoints), checkpoints.summary
     finally:
         checkpoints.close()
 
 
-def prepared(batch: Batch, store: str | None) -> Checkpoints:
+def prepare_checkpoints(batch: Batch, store: str | None) -> Checkpoints:
     """The checkpoints for a run of the batch; raises if it may not be run here, or not with this key."""
     if batch.publish:
         client.check_may_act()
@@ -82,14 +82,14 @@ def prepared(batch: Batch, store: str | None) -> Checkpoints:
 
 
 def known(ledger: Ledger, batch: Batch) -> dict[bytes, int]:
-    """The items that a run would not do: why (as in `Selection`) by digest. For showing a plan."""
+    """For showing a plan: the digests of the items that a run would not do, each with the reason, as in `Selection`."""
     from ...shared.batches.selection import Selection
 
     name, items = batch.name, ledger.items
     _check_key(ledger, batch)
     found = dict.fromkeys(map(bytes.fromhex, items.finished(name)), Selection.DONE)
-    waiting = [*_waiting(ledger, name), *(items.in_flight(name) if batch.when_lost == "doubt" else ())]
-    found.update((bytes.fromhex(item.digest), Selection.DOUBT) for item in waiting)
+    doubtful = [*_undecided(ledger, name), *(items.in_flight(name) if batch.when_lost == "doubt" else ())]
+    found.update((bytes.fromhex(item.digest), Selection.DOUBT) for item in doubtful)
     if not batch.retry_failed:
         found.update((bytes.fromhex(digest), Selection.ASIDE) for digest in items.digests(name, SET_ASIDE))
     return found
@@ -120,7 +120,7 @@ class Checkpoints:
         self._reported: dict[str, Reported] = {}
         self._publishing: Publishing | None = None
         self._home: Workspace | None = None  # contains a folder for each item that publishes
-        self.bar = bar.Bar(batch.name) if bar.wanted() else None
+        self.bar = bar.Bar(batch.name) if bar.is_wanted() else None
         self.summary: dict[str, Any] = {}
         self.on_item_end: Callable[[str], None] = lambda _: None  # called with the item's digest
         self.hidden = redaction.secrets(os.environ)  # replaced when the command's environment is known
@@ -137,7 +137,7 @@ class Checkpoints:
 
     def waiting(self) -> int:
         """How many items wait for a probe."""
-        return sum(clock.now() - reported.waited_at < _WAITS for reported in self._reported.values())
+        return sum(clock.now() - reported.waited_at < _WAITS_FOR for reported in self._reported.values())
 
     @property
     def item_caps(self) -> tuple[Cap, ...]:
@@ -149,12 +149,12 @@ class Checkpoints:
 
     def prepare(self, store: Store, ledger: Ledger, lease: Lease, writer: Writer, folder: str) -> None:
         """Before the driver starts: settle the items that the last driver left in flight, and write the digests of all
-        that are done, in doubt or set aside into files for it."""
+        that are done, in doubt or set aside into files for the new driver."""
         self._writer, self._items = writer, ledger.items
         name = self._batch.name
         writer.event(kinds.BATCH, again=self.hidden.text(self._batch.continued_by))
-        if _begun_with(ledger, self._batch) != clean(self._batch.key or _WHOLE):
-            ledger.note(name, kinds.BATCH_KEY, key=self._batch.key or _WHOLE)
+        if _begun_with(ledger, self._batch) != clean(self._batch.key or _DEFAULT_KEY):
+            ledger.note(name, kinds.BATCH_KEY, key=self._batch.key or _DEFAULT_KEY)
         if ledger_is_per_machine(store, ledger):
             store.settle(
                 lease.name, lease.grant, _HOMES, name, value=f"{ledger.id} {identity.user()}@{identity.host()}"
@@ -169,7 +169,7 @@ class Checkpoints:
         self._recover(ledger.items.in_flight(name))
         self._files = {status: os.path.join(folder, f"items-{status}") for status in (DONE, IN_DOUBT, SET_ASIDE)}
         _write_digests(self._files[DONE], ledger.items.finished(name))
-        _write_digests(self._files[IN_DOUBT], (item.digest for item in _waiting(ledger, name)))
+        _write_digests(self._files[IN_DOUBT], (item.digest for item in _undecided(ledger, name)))
         aside = () if self._batch.retry_failed else ledger.items.digests(name, SET_ASIDE)
         _write_digests(self._files[SET_ASIDE], aside)
 
@@ -196,7 +196,7 @@ class Checkpoints:
     def do_steps(self, request: dict[str, Any]) -> dict[str, Any]:
         # Ends come first: they free the places that the next items take.
         begun = [(digest, key, BEGUN, tries, None, "", "") for digest, key, tries in request.get("begun", ())]
-        ended = [_ended(record) for record in request.get("ended", ())]
+        ended = [_ended_item(record) for record in request.get("ended", ())]
         self._write(kinds.ITEMS_MOVED, [*ended, *begun])
         for digest, _, status, *_ in ended:
             self.on_item_end(digest)
@@ -256,14 +256,14 @@ class Checkpoints:
         self._writer.record(kind, [(ITEM, rows)], **{status: "\n".join(some) for status, some in keys.items()})
 
 
-def _ended(record: list[Any]) -> tuple[str, str, str, int, int | None, str, str]:
+def _ended_item(record: list[Any]) -> tuple[str, str, str, int, int | None, str, str]:
     digest, key, status, tries, exit_code, result, reason = record
     if status not in (DONE, FAILED, IN_DOUBT, SET_ASIDE):
         raise ValueError(f"an item cannot end as {status!r}")
     return str(digest), str(key), status, int(tries), int(exit_code), str(result), str(reason)
 
 
-def _waiting(ledger: Ledger, name: str) -> list[Any]:
+def _undecided(ledger: Ledger, name: str) -> list[Any]:
     """Items in doubt that need a person. If an item's command reported the doubt, the next start runs it again."""
     return [item for item in ledger.items.in_doubt(name) if item.exit_code != IN_DOUBT_ITSELF]
 
@@ -284,7 +284,7 @@ def _begun_with(ledger: Ledger, batch: Batch) -> str:
 def _check_key(ledger: Ledger, batch: Batch) -> None:
     """Refuse another key template: all items would look new, and be done again."""
     begun = _begun_with(ledger, batch)
-    if begun and begun != clean(batch.key or _WHOLE) and ledger.items.counts(batch.name):
+    if begun and begun != clean(batch.key or _DEFAULT_KEY) and ledger.items.counts(batch.name):
         raise UsageError(
             f"the batch {batch.name} was begun with --key {shlex.quote(begun)}: with another key all its items would "
             f"be new, and done again. Use that key, or begin a batch under another name"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Publishing:
     def __init__(self, lease: Lease, run: str, job: str) -> None:
         self._lease, self._publisher = lease, Publisher(lease=lease, run=run, job=job, done=None)
-        self._under_way: dict[str, list[str]] = {}  # the gates by the item's digest
+        self._under_way: dict[str, list[str]] = {}  # the gates in use, by the item's digest
         self._taken: dict[str, str] = {}  # gate → the item that published there in this start
 
     def publish(self, digest: str, key: str, targets: list[str], path: str, intend: Intend) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class _OpenEffect:
         self.records, self.probes = records, probes
         self.held: EffectLease | None = None
         self.effect: Effect | None = None
-        self.began = False
+        self.began = False  # the intent of this try is recorded
         self.settle = 0.0  # seconds after the deadline in which a request may still be under way
         self.probed_at = 0.0  # by the store's clock
         self.until = float("inf")  # when the effect is overdue
@@ -73,7 +73,7 @@ class _OpenEffect:
 
 
 class EffectRequests:
-    """May be used by any thread; one at a time works on an effect."""
+    """May be used by any thread; only one at a time works on the same effect."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class EffectRequests:
         return self._ended(found, request)
 
     def overdue(self, now: float) -> tuple[str, str, float] | None:
-        """(status, reason, grace) for ending the command, if one of its effects is overdue: that is in doubt then."""
+        """(status, reason, grace) to end the command with, if an effect is overdue. That effect is then in doubt."""
         for one in list(self._open.values()):
             if now >= one.until:
                 # With a probe, the next attempt finds out whether it was done; without one, a person has to.
@@ -159,7 +159,7 @@ class EffectRequests:
         recorded = one.records.look(held, input_)
         if recorded and recorded.status == DONE:
             return {"status": DONE, "result": recorded.result}
-        self._set_until(one, clock.now() + float(request["lasting"]))  # from here, however long the store takes
+        self._set_until(one, clock.now() + float(request["lasting"]))  # counted from here, however long the store takes
         if recorded and recorded.status == IN_DOUBT:
             if not one.probes:
                 raise self._doubt(recorded)

@@ -26,7 +26,7 @@ from ....system.warden_messages import Ended, NotStarted, Report, Started
 from ...shared.effect_records import EffectRecords, doubt_message, hint
 from ...shared.leases.lease import Lease
 from ..supervision import GRACE, Supervision
-from .probe_wait import Interruptible, rest
+from .probe_wait import Interruptible, pause_without_stall
 
 RESULT = 4096  # bytes of standard output that are kept as the result
 
@@ -50,13 +50,13 @@ class OnceRequest:
     not_done: frozenset[int] = frozenset()  # exit codes that prove that nothing was done
     input: str = ""  # fingerprint
     timeout: float = 600.0
-    settling: float = 10.0  # for so long after the deadline a killed client's request may be in a server's queue
+    settling: float = 10.0  # how long after the deadline a killed client's request may be in a server's queue
     wait: float = 0.0
 
 
 @value(frozen=True, kw_only=True)
 class EffectOutcome:
-    """`done` now, `skipped` (done before), or `failed`: proven not done. For one in doubt, InDoubt is raised."""
+    """`done` now, `skipped` (done before), or `failed` (proven not done). For an effect in doubt, InDoubt is raised."""
 
     status: str
     exit_code: int
@@ -78,7 +78,7 @@ class _Once:
     def __init__(self, request: OnceRequest, store: str | None, screen: int) -> None:
         self.request, self.screen = request, screen  # `screen`: where the command's output is shown
         self.store = url.connect(store)
-        self.named = store  # as the user named it, for Nightlatch commands that the command runs
+        self.store_option = store  # as the user named it, for Nightlatch commands that the command runs
         self.records = EffectRecords(self.store, open_for(url.resolve(store)), request.scope, request.key)
         self.started = clock.now()
         self.doubtful: Effect | None = None  # the effect, if this call left it in doubt
@@ -92,7 +92,7 @@ class _Once:
             if skipped:
                 return skipped
             lease = self._hold()
-            self.store_env = self.supervision.store_environment(self.named)
+            self.store_env = self.supervision.store_environment(self.store_option)
             return self._do_under_lease(lease)
 
     # ── look ──
@@ -101,13 +101,8 @@ class _Once:
         """Look before taking the lease: most calls of a repeated batch end here."""
         done, recorded = self.records.peek(self.request.input)
         if done:
-            return _skipped(self.request.key, done.value, done.at)
-        if (
-            recorded
-            and recorded.status == IN_DOUBT
-            and not self.request.probe
-            and not self.records.ledger_is_per_machine
-        ):
+            return _skipped_outcome(self.request.key, done.value, done.at)
+        if recorded and recorded.status == IN_DOUBT and not (self.request.probe or self.records.ledger_is_per_machine):
             raise self._doubt(recorded)  # (a ledger per machine may be out of date: then the store decides)
         return None
 
@@ -125,7 +120,7 @@ class _Once:
         if recorded and recorded.status == IN_DOUBT:
             recorded = self._probe(lease, recorded)
         if recorded and recorded.status == DONE:
-            return _skipped(self.request.key, recorded.result, recorded.changed, recorded)
+            return _skipped_outcome(self.request.key, recorded.result, recorded.changed, recorded)
         # The command may act until its end is certain: its timeout, and then the grace before SIGKILL. Both count
         # from here, however long the store takes.
         limit = clock.now() + self.request.timeout
@@ -179,8 +174,8 @@ class _Once:
         return self.records.decide(lease, recorded, status, by=f"probe: {probe} exited with {code}")
 
     def _await_final_answer(self, lease: Lease, recorded: Effect, signals: Interruptible) -> tuple[int, str]:
-        """Repeat `_run_probe` until its answer is final; returns that. Raises InDoubt if it takes longer than we may
-        wait."""
+        """Repeat `_run_probe` until its answer is final, and return that. Raises InDoubt if this takes longer than
+        we may wait."""
         pause, until = FIRST_PAUSE, self.started + self.request.wait
         if recorded.deadline == recorded.changed:  # its command's end was noticed late, usually just now
             until = max(until, clock.now() + self.request.settling)
@@ -200,7 +195,7 @@ class _Once:
                     f"may be under way for another {left}. Waiting; Ctrl-C leaves it in doubt",
                     file=sys.stderr,
                 )
-            rest(min(pause, unsettled))
+            pause_without_stall(min(pause, unsettled))
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _run_probe(self, lease: Lease, signals: Interruptible) -> tuple[int, str]:
@@ -303,7 +298,7 @@ class _Once:
         return InDoubt(f"{doubt_message(effect, more)}{probe}")
 
 
-def _skipped(key: str, result: str, at: float, effect: Effect | None = None) -> EffectOutcome:
+def _skipped_outcome(key: str, result: str, at: float, effect: Effect | None = None) -> EffectOutcome:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
     return EffectOutcome(
         status="skipped", exit_code=0, message=f"skipped: {key} is done since {when}", effect=effect, result=result
@@ -311,7 +306,7 @@ def _skipped(key: str, result: str, at: float, effect: Effect | None = None) -> 
 
 
 def _show(screen: int, data: bytes) -> int:
-    """Show output; returns where to show the next part: if the screen is closed, nowhere, and the command goes on."""
+    """Show output; returns where to show the next part: nowhere if the screen is closed; the command goes on."""
     view = memoryview(data)
     try:
         while view:

@@ -32,7 +32,7 @@ class Interruptible:
             raise KeyboardInterrupt
 
     def __enter__(self) -> Interruptible:
-        handled = (signum for signum in ENDING if signal.getsignal(signum) != signal.SIG_IGN)  # such as under nohup
+        handled = (signum for signum in ENDING if signal.getsignal(signum) != signal.SIG_IGN)  # not under nohup
         self._before: dict[int, Any] = {signum: signal.signal(signum, self._interrupt) for signum in handled}
         return self
 
@@ -48,7 +48,7 @@ class Interruptible:
             signal.signal(signum, before)
 
 
-def rest(seconds: float) -> None:
+def pause_without_stall(seconds: float) -> None:
     """Pause. If this is inside a run, report to it that this is not a stall."""
     until = clock.now() + seconds
     while (left := until - clock.now()) > 0:

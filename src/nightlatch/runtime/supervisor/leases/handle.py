@@ -48,7 +48,9 @@ class Handle:
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         if request.get("do") != "store":
-            raise ValueError("under `nightlatch lock` and `nightlatch once`, `do` can only be `store`")
+            raise ValueError(
+                'under `nightlatch lock` and `nightlatch once` the socket answers only requests with "do": "store"'
+            )
         return answer(self._where)
 
     def _serve(self) -> None:

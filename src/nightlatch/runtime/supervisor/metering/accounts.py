@@ -17,9 +17,9 @@ from ....errors import StoreUnreachable
 from ....ledger.holds import Hold
 from ....system import clock
 from ...shared import call_slots
-from .book import Book, InFlight
-from .caps import Caps, explained, in_whole_parts
-from .left_calls import LeftCalls, names_of, self_granted
+from .book import Book, HeldCall
+from .caps import Caps, in_whole_parts, why_refused
+from .left_calls import LeftCalls, granted_hold, names_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..run.spending import Spending
     from .caps import Shared
 
-_AGAIN = 0.25  # seconds until waiting calls are looked at again
+_SERVE_AGAIN = 0.25  # seconds until waiting calls are looked at again
 
 
 class Accounts:
@@ -85,7 +85,7 @@ class Accounts:
         """Count calls that earlier attempts of the run left in flight."""
         left = LeftCalls(self._ledger, self._run, self._folder, self._writer.now())
         for hold, seconds in left.calls:
-            self._book.doubt_of(hold, seconds=seconds)
+            self._book.doubt_hold(hold, seconds=seconds)
         self._book.write()
         self._book.begin()
         left.forget()
@@ -107,9 +107,9 @@ class Accounts:
 
     def _do_held(self, message: dict[str, Any]) -> None:
         """The gateway has granted a call by itself."""
-        hold = self_granted(message, self._run, self._run.attempt)
+        hold = granted_hold(message, self._run, self._run.attempt)
         self.has_login = self.has_login or bool(message["login"])
-        self._book.hold(InFlight(hold, began=message["began"], fee=message["fee"]), recorded=False)
+        self._book.hold(HeldCall(hold, began=message["began"], fee=message["fee"]), recorded=False)
 
     def spent(self, amounts: dict[str, float], item: str) -> None:
         """The command has reported usage, its own or an agent's."""
@@ -157,7 +157,7 @@ class Accounts:
             self._room_is_stale = True
         while self._waiting:
             if not self._lease.is_sure:  # calls are frozen, as the command is, until a renewal is confirmed
-                self._serve_at = clock.now() + _AGAIN / 5
+                self._serve_at = clock.now() + _SERVE_AGAIN / 5
                 return
             message = self._waiting[0]
             try:
@@ -168,7 +168,7 @@ class Accounts:
             except StoreUnreachable:
                 answer = None
             if answer is None:
-                self._serve_at = clock.now() + _AGAIN  # other runs may settle calls, and people raise budgets
+                self._serve_at = clock.now() + _SERVE_AGAIN  # other runs may settle calls, and people raise budgets
                 return
             if "refused" in answer and not message.get("again"):  # again: it will ask for less, so this is not final
                 self._refuse(f"the budget {answer['cap']} is spent: {answer['refused']}", message["at"])
@@ -178,7 +178,7 @@ class Accounts:
 
     @property
     def room_is_stale(self) -> bool:
-        """Does the gateway have outdated figures? Something else than its own calls has changed them."""
+        """Does the gateway have outdated figures? Something other than its own calls has changed them."""
         if self._caps.of_job != self._known_caps:
             self.serve()
         return self._room_is_stale
@@ -217,7 +217,7 @@ class Accounts:
             elif (output is None or is_lowered(call, output)) and not call.counted:
                 not_held["answer"] = {"count": True}  # the vendor counts its tokens first; then it is decided again
             elif output is None:
-                not_held["answer"] = {"refused": explained(call, left), "cap": str(binding)}
+                not_held["answer"] = {"refused": why_refused(call, left), "cap": str(binding)}
             else:
                 return self._hold_for(call, output, message)
             return None
@@ -243,7 +243,7 @@ class Accounts:
                 self._ledger.holds.forget([hold])
                 raise
         self.has_login = self.has_login or bool(message.get("login"))
-        self._book.hold(InFlight(hold, began=clock.now(), fee=call.fee), recorded=True)
+        self._book.hold(HeldCall(hold, began=clock.now(), fee=call.fee), recorded=True)
         return {"output": hold.output}
 
     def _hold_for(self, call: Call, output: int, message: dict[str, Any]) -> Hold:

@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
     from ....ledger.writer import Verb, Writer
 
-_TOGETHER = 0.2  # seconds in which usage gathers for one commit
-_SEPARATE = 50  # calls in one commit that get rows of their own; if there are more, their rows are summed up
-_NAMED = 2000  # calls that one entry of the journal names, at most
+_GATHER_FOR = 0.2  # seconds in which usage gathers for one commit
+_MOST_SEPARATE = 50  # calls in one commit that get rows of their own; if there are more, their rows are summed up
+_MOST_NAMED = 2000  # calls that one entry of the journal names, at most
 _COUNTED = (*METERED, "doubt")
 _ABOUT = ("model", "kind", "source", "item", "agent")  # what a row of usage is about
-_BUSY = 0.01  # seconds between two checks whether a commit is done
-_RETRY = 1.0  # seconds until a ledger that does not answer is tried again
+_CHECK_EVERY = 0.01  # seconds between two checks whether a commit is done
+_RETRY_AFTER = 1.0  # seconds until a ledger that does not answer is tried again
 
 
-class InFlight:
-    """A call in flight, and what is held for it."""
+class HeldCall:
+    """A call that an amount is held for: it is in flight, or has landed and is not written yet."""
 
     def __init__(self, hold: Hold, *, began: float, fee: int) -> None:
         self.hold, self.began, self.fee = hold, began, fee
@@ -51,38 +51,38 @@ class Book:
         self._writer, self._holds, self._taken, self._report = writer, holds, taken, report
         self._before: dict[str, int] = dict(taken)
         self._by_item: dict[str, dict[str, int]] = {}
-        self.in_flight: dict[int, InFlight] = {}
-        self._landed: list[InFlight] = []  # not written yet, so what is held for them is not free
+        self.in_flight: dict[int, HeldCall] = {}
+        self._landed: list[HeldCall] = []  # not written yet, so what is held for them is not free
         self._held = dict.fromkeys(METERED, 0)  # for calls in flight and landed ones
-        self._unrecorded: dict[int, InFlight] = {}  # calls, by number, that the ledger does not know at all
+        self._unrecorded: dict[int, HeldCall] = {}  # calls, by number, that the ledger does not know at all
         self._last = 0  # number of the last call
         self._ended: list[tuple[Hold, list[dict[str, Any]]]] = []  # calls and what they used: not written yet
         self._unwritten: list[Verb] = []  # of a commit that failed, to be tried again
         self._write_at = float("inf")
         self._committing = allocate_lock()  # held while a commit is under way
         # What the commit under way writes: verbs, landed calls, numbers of unrecorded calls.
-        self._writing: tuple[list[Verb], list[InFlight], list[int]] | None = None
+        self._writing: tuple[list[Verb], list[HeldCall], list[int]] | None = None
         self._failed: BaseException | None = None
         self.settled = 0  # calls that were charged, or may have been
 
     def begin(self) -> None:
-        """From now on count for this attempt: what was recovered belongs to earlier ones."""
+        """From now on count for this attempt: what was recovered belongs to earlier attempts."""
         self._before = dict(self._taken)
         self.settled = 0
 
     # ── what is taken ──
 
     def taken(self, unit: str) -> int:
-        """Used, in doubt and held, by the run."""
+        """What is used, in doubt or held by the run."""
         return self._taken[unit] + self._held[unit]
 
     def taken_now(self, unit: str) -> int:
-        """The same, by this attempt alone."""
+        """What is used, in doubt or held by this attempt alone."""
         return self.taken(unit) - self._before[unit]
 
     def taken_by(self, item: str, unit: str) -> int:
-        in_flight = [*self.in_flight.values(), *self._landed, *(self._writing[1] if self._writing else ())]
-        own: int = sum(one.amount(unit) for one in in_flight if one.hold.item == item)
+        held_calls = [*self.in_flight.values(), *self._landed, *(self._writing[1] if self._writing else ())]
+        own: int = sum(one.amount(unit) for one in held_calls if one.hold.item == item)
         return own + (self._by_item[item][unit] if item in self._by_item else 0)
 
     @property
@@ -97,7 +97,7 @@ class Book:
 
     # ── a call ──
 
-    def hold(self, in_flight: InFlight, *, recorded: bool) -> None:
+    def hold(self, in_flight: HeldCall, *, recorded: bool) -> None:
         """Count a call as in flight. `recorded`: its hold is in the ledger already."""
         number = self._last = in_flight.hold.call
         self.in_flight[number] = in_flight
@@ -105,21 +105,21 @@ class Book:
             self._held[unit] += in_flight.amount(unit)
         if not recorded:
             self._unrecorded[number] = in_flight
-        self._write_at = min(self._write_at, clock.now() + _TOGETHER)
+        self._write_at = min(self._write_at, clock.now() + _GATHER_FOR)
 
-    def land(self, number: int) -> InFlight | None:
+    def land(self, number: int) -> HeldCall | None:
         """A call has ended; returns it, or None if it was not in flight."""
         in_flight = self.in_flight.pop(number, None)
         if in_flight:
             self._landed.append(in_flight)
         return in_flight
 
-    def doubt(self, in_flight: InFlight, known: int | None) -> None:
+    def doubt(self, in_flight: HeldCall, known: int | None) -> None:
         """Nobody saw the call's end. `known`: what its input costs, in billionths of a dollar."""
         known = None if known is None else known + in_flight.fee
-        self.doubt_of(in_flight.hold, seconds=clock.now() - in_flight.began, known=known)
+        self.doubt_hold(in_flight.hold, seconds=clock.now() - in_flight.began, known=known)
 
-    def doubt_of(self, hold: Hold, *, seconds: float, known: int | None = None) -> None:
+    def doubt_hold(self, hold: Hold, *, seconds: float, known: int | None = None) -> None:
         usd = in_doubt(fixed=hold.fixed, output_rate=hold.output_rate, output=hold.output, most=hold.usd,
                        seconds=seconds, known=known)  # fmt: skip
         # There is no doubt in tokens: all that may have been used counts as used.
@@ -133,7 +133,7 @@ class Book:
             self._report(_amounts(total), hold.item)
             self.settled += 1
         self._ended.append((hold, rows))
-        self._write_at = min(self._write_at, clock.now() + _TOGETHER)
+        self._write_at = min(self._write_at, clock.now() + _GATHER_FOR)
 
     def count(self, amounts: dict[str, float], item: str) -> None:
         """Count usage that did not come through the gateway, and is recorded elsewhere."""
@@ -149,7 +149,7 @@ class Book:
         """What has gathered, as verbs: a row for each kind of token of each call. Many calls at once are summed up by
         model, kind, item and subagent: a burst must not keep the ledger busy."""
         ended, self._ended = self._ended, []
-        if len(ended) > _SEPARATE:
+        if len(ended) > _MOST_SEPARATE:
             return self._verbs_of_many(ended)
         verbs = []
         for hold, rows in ended:
@@ -158,7 +158,7 @@ class Book:
             of_call = {"call": hold.call, "began": round(hold.at, 3)}
             some = [
                 self._writer.used(
-                    _amounts(_sum([row])), _named(_texts(hold, row)), **of_call, **({} if index else name)
+                    _amounts(_sum([row])), _by_name(_texts(hold, row)), **of_call, **({} if index else name)
                 )
                 for index, row in enumerate(rows)
             ]
@@ -174,9 +174,9 @@ class Book:
         verbs = []
         while sums or ended:
             texts, rows = sums.popitem() if sums else (("", "", "gateway", "", ""), [])
-            some, ended = ended[:_NAMED], ended[_NAMED:]
+            some, ended = ended[:_MOST_NAMED], ended[_MOST_NAMED:]
             names = " ".join(f"{hold.attempt}.{hold.call}" for hold, _ in some)
-            verbs.append(self._writer.used(_amounts(_sum(rows)), _named(texts), ended=names or None))
+            verbs.append(self._writer.used(_amounts(_sum(rows)), _by_name(texts), ended=names or None))
             verbs[-1].records = [(SETTLED, [(hold.run, hold.attempt, hold.call) for hold, _ in some])] if some else []
         return verbs
 
@@ -187,7 +187,7 @@ class Book:
         self._collect()
         if now >= self._write_at and not self._committing.locked():
             self._begin_write()
-        return max(self._write_at, now + _BUSY) if self._committing.locked() else self._write_at
+        return max(self._write_at, now + _CHECK_EVERY) if self._committing.locked() else self._write_at
 
     def _begin_write(self) -> None:
         """Start a commit of all that was settled, in another thread: a flush to the disk must not keep calls waiting.
@@ -226,7 +226,7 @@ class Book:
                 del self._unrecorded[number]
             return
         self._unwritten, self._landed = verbs + self._unwritten, landed + self._landed
-        self._write_at = clock.now() + _RETRY
+        self._write_at = clock.now() + _RETRY_AFTER
         if not isinstance(failed, StoreUnreachable):
             raise failed
 
@@ -260,7 +260,7 @@ def _sum(rows: list[dict[str, Any]]) -> dict[str, int]:
     return found
 
 
-def _named(texts: tuple[str, ...]) -> dict[str, str]:
+def _by_name(texts: tuple[str, ...]) -> dict[str, str]:
     return dict(zip(_ABOUT, texts, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""The caps of an attempt: its run's, its job's day and month, its items', those of all jobs; and what they leave."""
+"""The caps of an attempt (of its run, its job's day and month, its items, all jobs together), and what they leave."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Caps:
         return fit(call, later) is not None
 
 
-def explained(call: Call, left: dict[str, int]) -> str:
+def why_refused(call: Call, left: dict[str, int]) -> str:
     """Why a call does not fit, for people."""
     least = call.bound(min(call.wanted, call.lowest))
     rests = [f"{_shown(unit, rest)} left" for unit, rest in left.items() if least[unit] > rest]

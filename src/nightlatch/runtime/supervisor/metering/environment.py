@@ -39,7 +39,7 @@ _BYPASSES = {  # variables that send calls past any gateway, and where to
     "CLAUDE_CODE_USE_FOUNDRY": "Azure",
     "GOOGLE_GENAI_USE_VERTEXAI": "Vertex AI",
 }
-_OFF = ("", "0", "false", "no", "off")
+_OFF = ("", "0", "false", "no", "off")  # values that switch such a variable off
 
 
 @value(frozen=True, kw_only=True)
@@ -53,8 +53,8 @@ class Masked:
 
 
 def mask(given: Mapping[str, str], port: int, key: str, folder: str) -> Masked:
-    """Point `given` at the gateway. `key`: random, the run's; it is part of the addresses. `folder`: the run's, for the
-    wrappers."""
+    """Point `given` at the gateway. `key`: the run's random key, a part of the addresses. `folder`: the run's,
+    for the wrappers."""
     environment = dict(given)
     address = f"http://{_LOOPBACK}:{port}/{key}"
     bases: dict[str, str] = {}
@@ -99,7 +99,7 @@ def _programs(folder: str) -> str:
 
 
 def check(caps: Iterable[Cap], given: Mapping[str, str], command: list[str]) -> None:
-    """Raise `UsageError` if the command's calls are known to go past the gateway, and a cap needs it."""
+    """Raise `UsageError` if the command's calls are known to go past the gateway, and a cap needs the gateway."""
     if not any(cap.unit in METERED and cap.unit != "calls" for cap in caps):
         return
     variables = {**_claude_settings(given), **given}

@@ -1,4 +1,4 @@
-"""The gateway, seen from its supervisor: a process beside the command, behind a socket that outlives it."""
+"""The gateway, seen from its supervisor: a process beside the command, behind a socket that outlives the gateway."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _LISTENING, _PIPE = 3, 4  # the gateway's descriptors
 _SPARE = 10  # our copies get numbers from here on, so that they do not collide with the gateway's
 _KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "PYTHONPATH", "VIRTUAL_ENV")
 _QUICK, _TIMES = 2.0, 5  # a gateway that has ended _TIMES times, on average in less than _QUICK seconds, is given up
-_MOST_IGNORED, _MOMENT = 20, 60.0  # a command is ended after so many ignored refusals, or so many seconds
+_MOST_IGNORED, _MOMENT = 20, 60.0  # ignored refusals, or seconds, after which a command is ended
 _READ = 1 << 16
-_AFTER = 0.05  # seconds until the gateway starts, unless a call comes earlier: the command's own start goes first
+_START_AFTER = 0.05  # seconds until the gateway starts, unless a call comes earlier: the command's own start goes first
 _SETTLE_TIMEOUT = 5.0  # seconds for the gateway's last settlements
 
 
@@ -60,7 +60,7 @@ class GatewayProcess:
         self._unread, self._unsent, self._closed = b"", b"", False
         self._has_room = False  # the gateway may grant calls by itself
         self._started: list[float] = []
-        self._start_at = clock.now() + _AFTER
+        self._start_at = clock.now() + _START_AFTER
 
     def _start(self) -> None:
         self._started = [*self._started[1 - _TIMES :], clock.now()]

@@ -1,7 +1,7 @@
 """Calls that earlier attempts of a run left in flight: nobody saw their end, so they are in doubt.
 
-A gateway may outlive its supervisor, stopped in the middle of a call, and what the vendor charges for that grows with
-time. So the gateway is ended first; where its end cannot be proven, as on another machine, a call counts with all that
+A gateway may outlive its supervisor and be stopped in the middle of a call, while what the vendor charges for the call
+grows. So the gateway is ended first; where its end cannot be proven, as on another machine, a call counts with all that
 was held for it.
 """
 
@@ -27,7 +27,7 @@ class LeftCalls:
         set_back = {attempt: call_slots.end_gateway(path) for attempt, path in self._files.items()}
         holds = [hold for hold in ledger.holds.of_run(run) if hold.call < FIRST_LAUNCH]
         granted = [
-            self_granted(call, run, attempt) for attempt, path in self._files.items() for call in call_slots.read(path)
+            granted_hold(call, run, attempt) for attempt, path in self._files.items() for call in call_slots.read(path)
         ]
         if granted:
             known = {(hold.attempt, hold.call) for hold in holds}
@@ -44,7 +44,7 @@ class LeftCalls:
             call_slots.remove(path)
 
 
-def self_granted(message: dict[str, Any], run: RunRow, attempt: int) -> Hold:
+def granted_hold(message: dict[str, Any], run: RunRow, attempt: int) -> Hold:
     """What is held for a call that a gateway granted by itself, from its message or slot."""
     return Hold(
         run=run.id, attempt=attempt, call=message["id"], job=run.job, at=message["at"], usd=message["usd"],

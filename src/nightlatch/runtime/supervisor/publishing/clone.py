@@ -23,7 +23,7 @@ from .guard import guard_of
 PUSH_DISABLED = "/this workspace cannot push. Commit; nightlatch pushes when the run has succeeded (--publish git)"
 
 # Set by git for hooks and for its own child processes; they would point the command's git at another repository.
-ELSEWHERE = (
+REPOSITORY_VARIABLES = (
     "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_DIR", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY",
     "GIT_PREFIX", "GIT_WORK_TREE",
 )  # fmt: skip
@@ -136,7 +136,7 @@ def _settings(url: str, branch: str, local_ref: str, tracking_ref: str) -> list[
         ("remote.origin.fetch", f"+{local_ref}:{tracking_ref}"),
         (f"branch.{branch}.remote", "origin"),
         (f"branch.{branch}.merge", local_ref),
-        ("gc.auto", "0"),  # it is not worth it for one run, and would go on in the background
+        ("gc.auto", "0"),  # garbage collection is not worth it for one run, and would go on in the background
         *_identity().items(),
     ]
 

@@ -22,7 +22,7 @@ class Delivery:
 
     workspace: Workspace | None = None
     path = ""  # where the command runs; "" before `begin`
-    looked = False  # every earlier attempt was checked for what it has published
+    checked_earlier = False  # every earlier attempt was checked for what it has published
 
     def __init__(self, job: Job) -> None:
         self._job, self._source = job, None
@@ -47,7 +47,7 @@ class Delivery:
         for other in reversed(elsewhere):
             if self.publication.adopt(other, self.workspace, writer, self._publisher):
                 return f"published by attempt {other.attempt} on {other.host}"
-        self.looked = True
+        self.checked_earlier = True
         if not os.path.isdir(self.path):
             raise UsageError(f"--cwd {self._job.cwd}: there is no such folder in the workspace")
         return ""
@@ -57,9 +57,9 @@ class Delivery:
         assert self.workspace
         environment = inherited | {"NIGHTLATCH_WORKSPACE": self.workspace.path}
         if self._source:
-            from .clone import ELSEWHERE
+            from .clone import REPOSITORY_VARIABLES
 
-            return {name: text for name, text in environment.items() if name not in ELSEWHERE}
+            return {name: text for name, text in environment.items() if name not in REPOSITORY_VARIABLES}
         return environment
 
     def publish(self) -> None:

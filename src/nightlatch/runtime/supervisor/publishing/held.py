@@ -72,7 +72,7 @@ def land(
         raise Conflict(f"the job was edited after its plan was made, so the plan does not land. {again}")
     if plans.keys() != {target.gate.url for target in publication.targets}:
         raise Conflict(f"the job publishes to other places than its plan. {again}")
-    missing = _missing(publication, source, ledger, writer, publisher)
+    missing = _missing_targets(publication, source, ledger, writer, publisher)
     if not missing:
         _remove(path)
         return "published by an attempt before this one"
@@ -82,26 +82,26 @@ def land(
     old = Workspace.left_at(path)
     if old is None:
         raise Conflict(f"the workspace of the plan is gone, or in use, so nothing is published. {again}")
-    stage = os.path.join(durable.private_folder(os.path.join(publisher.lease.store.folder, "staged")), run.id)
-    treecopy.remove(stage)
-    os.mkdir(stage, 0o700)
+    staging = os.path.join(durable.private_folder(os.path.join(publisher.lease.store.folder, "staged")), run.id)
+    treecopy.remove(staging)
+    os.mkdir(staging, 0o700)
     try:
         for target in missing:
             facts = plans[target.gate.url]
-            same = target.restore(facts, old) if isinstance(target, PushTarget) else target.copy_to(facts, old, stage)
+            same = target.restore(facts, old) if isinstance(target, PushTarget) else target.copy_to(facts, old, staging)
             if not same:
                 what = facts.get("from") or "its commit"
                 raise Conflict(f"{what} was changed in the workspace after the plan was made. {again}")
-        publication.land_rest(missing, old, writer, publisher, CommandFolder(path=stage))
+        publication.land_targets(missing, old, writer, publisher, CommandFolder(path=staging))
         workspaces.unpin(path)
         old.remove()
     finally:
-        treecopy.remove(stage)
+        treecopy.remove(staging)
         old.close()
     return "approved"
 
 
-def _missing(
+def _missing_targets(
     publication: Publication, source: Source | None, ledger: Ledger, writer: Writer, publisher: Publisher
 ) -> list[Target]:
     """The targets where the plan has not landed yet. What an earlier approved attempt has published is adopted."""

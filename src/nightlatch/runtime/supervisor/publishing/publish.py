@@ -60,17 +60,17 @@ class Publication:
 
     def publish(self, workspace: Workspace, writer: Writer, publisher: Publisher) -> None:
         """Make everything land. Raises at the first target that fails; what landed before stays."""
-        self.land_rest(self.targets, workspace, writer, publisher)
+        self.land_targets(self.targets, workspace, writer, publisher)
 
-    def land_rest(
+    def land_targets(
         self, targets: Sequence[Target], workspace: Workspace, writer: Writer, publisher: Publisher,
-        stage: CommandFolder | None = None,
+        staging: CommandFolder | None = None,
     ) -> None:  # fmt: skip
         self.may_have_pushed = any(isinstance(target, PushTarget) for target in targets)
         try:
-            landed = land(targets, workspace, writer, publisher, stage=stage)
+            landed = land(targets, workspace, writer, publisher, staging=staging)
         except (Conflict, UsageError, NothingToPublish):
-            self.may_have_pushed = False  # the branch refused, or an earlier target: the branch comes last
+            self.may_have_pushed = False  # nothing was pushed: the branch, which comes last, refused or was not reached
             raise
         for target, facts, _ in landed:
             self.settled = (
@@ -123,7 +123,7 @@ class Publication:
         try:
             if not all(target.intact(intents[target.gate.url], old) for target in missing):
                 return ""
-            self.land_rest(missing, old, writer, publisher)
+            self.land_targets(missing, old, writer, publisher)
             old.remove()
         finally:
             old.close()
@@ -136,17 +136,17 @@ def land(
     writer: Writer,
     publisher: Publisher,
     by: str | None = None,
-    stage: CommandFolder | None = None,
+    staging: CommandFolder | None = None,
 ) -> list[tuple[Target, Facts, str]]:
     """Journal the intents of all targets, then make everything land. Returns for each target what was to land, and the
     release or commit that it has become.
 
     Raises at the first target that fails; what landed before stays. `by`: what requested it, if not the run itself.
-    `stage`: where files and folders are taken from instead of `place`.
+    `staging`: where files and folders are taken from instead of `place`.
     """
 
     def place_of(target: Target) -> Workspace | CommandFolder:
-        return stage if stage and isinstance(target, ReplaceTarget) else place
+        return staging if staging and isinstance(target, ReplaceTarget) else place
 
     common = {"attempt": writer.run.attempt, "by": by}
     where = place.path if isinstance(place, Workspace) else None

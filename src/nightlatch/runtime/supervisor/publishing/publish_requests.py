@@ -43,11 +43,11 @@ class PublishRequests:
         self._publisher = Publisher(lease=lease, run=run.id, job=run.job, done=None)
         self._mutex = allocate_lock()
         self._turns: dict[str, LockType] = {}  # by the gate's URL
-        self._busy: set[LockType] = set()
+        self._busy: set[LockType] = set()  # one for each request under way, held until it is answered
         self._pushed: dict[str, str | None] = {}  # by the gate's URL, the last commit that landed; None: unknown
         self._earlier: tuple[dict[str, Facts], dict[str, str]] | None = None  # of earlier attempts; None: not read yet
 
-    def later(self, verb: str, request: dict[str, Any]) -> DeferredReply:
+    def defer(self, verb: str, request: dict[str, Any]) -> DeferredReply:
         busy = allocate_lock()
         busy.acquire()
         self._busy.add(busy)
@@ -94,7 +94,7 @@ class PublishRequests:
         before, outcome = self._earlier_intent(target.gate.url)
         if before and target.adopts(before, outcome, self._publisher):
             self._adopt(target, before)
-            return target.shown()
+            return target.current_release()
         return land([target], CommandFolder(path=""), self._writer, self._publisher, BY)[0][2]
 
     def _push(self, target: RequestedPush) -> str:
@@ -141,7 +141,7 @@ def _replace_target(request: dict[str, Any]) -> RequestedReplace:
         if path is not None and not os.path.isabs(str(path)):
             raise UsageError(f"{path}: the path must be absolute, since the supervisor works in another folder")
     if keep is not None and int(keep) < 1:
-        raise UsageError("--keep needs a number of at least 1: what was just published is kept")
+        raise UsageError("--keep counts the release just published too: write 1 or more")
     adopt = bool(request.get("adopt"))
     return RequestedReplace(None if source is None else str(source), target, keep=keep, adopt=adopt, beneath=beneath)
 

@@ -59,7 +59,7 @@ class RequestedReplace(ReplaceTarget):
         self, source: str | None, target: str, *, keep: int | None = None, adopt: bool = False, beneath: str = ""
     ) -> None:
         """`beneath`: a workspace that `source` is in; no link is followed out of it."""
-        self._named = source
+        self._source_path = source
         self._from = _opened(beneath, source) if source and beneath else source  # a descriptor, or a path
         try:
             self.gate = gate_for(self._from, target, keep)
@@ -70,16 +70,16 @@ class RequestedReplace(ReplaceTarget):
         self._adopt = adopt
 
     def _check(self, adopt: bool) -> None:
-        if adopt and not (self.gate.takes_folders and self._named is not None):
+        if adopt and not (self.gate.takes_folders and self._source_path is not None):
             raise UsageError("--adopt is for publishing a folder")
-        if self._named is None and not self.gate.keeps_releases:
+        if self._source_path is None and not self.gate.keeps_releases:
             raise UsageError(f"{self.gate.path} is a file: releases are kept of folders and objects only")
 
     def close(self) -> None:
         if isinstance(self._from, int):
             os.close(self._from)
 
-    def shown(self) -> str:
+    def current_release(self) -> str:
         """The release that the target shows now; "" for a file, which has none."""
         return str(self.gate.release())
 
@@ -93,7 +93,7 @@ class RequestedReplace(ReplaceTarget):
     def describe(self, workspace: Workspace | CommandFolder, publisher: Publisher) -> Facts:
         if self._from is None:
             return {"from": "the release before"}
-        return {"from": str(self._named), "sha256": fingerprint.of(self._from)} | self._tokens(publisher)
+        return {"from": str(self._source_path), "sha256": fingerprint.of(self._from)} | self._tokens(publisher)
 
     def land(self, workspace: Workspace | CommandFolder, facts: Facts, publisher: Publisher) -> str:
         return self.write(publisher.lease, facts.get("sha256", ""))
@@ -137,7 +137,7 @@ class RequestedPush(PushTarget):
     def _contains(self, facts: Facts, fresh: Workspace | CommandFolder) -> bool:
         if "run" in facts:
             return super()._contains(facts, fresh)
-        # Only by its id: a push before it has the same trailers, and may have landed.
+        # Only its id proves it: an earlier push of the same attempt has the same trailers, and may have landed.
         return bool(self._work(fresh).contains(facts["commit"], fresh.commit))
 
     def _result_trailer(self, facts: Facts) -> Facts:

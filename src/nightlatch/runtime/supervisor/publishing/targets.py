@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     Facts = dict[str, str]
 
 
-# Answers of `landed`; "" if it has not.
-THERE = "there"
+# What `landed` returns; "" if the content has not landed.
+IN_PLACE = "there"
 REPLACED = "replaced since"  # it landed, and another write replaced it
 
 _CHUNK = 1 << 20
@@ -45,7 +45,7 @@ _TRAILER = re.compile(r"^ *Nightlatch-(\w+): (.*)$", re.MULTILINE)
 
 @value(frozen=True, kw_only=True)
 class CommandFolder:
-    """A folder of the command, used like a workspace."""
+    """A folder that is used like a workspace: one of the command's, or a staged copy."""
 
     path: str
     commit: str = ""
@@ -65,7 +65,7 @@ class Publisher:
     @property
     def trailers(self) -> dict[str, str]:
         """Trailers in addition to the lease's. Only the push that completes an attempt names it: so other machines know
-        that it is complete."""
+        that the attempt is complete."""
         return {"Nightlatch-Run": self.run} | ({"Nightlatch-Attempt": str(self.attempt)} if self.attempt else {})
 
 
@@ -117,15 +117,15 @@ class ReplaceTarget:
         return self._last_landing() != {name: plan[name] for name in ("over", "landed")}
 
     def _last_landing(self) -> Facts:
-        """Digest and token of what landed at the target last."""
+        """Token (`over`) and digest (`landed`) of what landed at the target last."""
         landings = self.gate.landings()
         last = landings[-1] if landings else None
         return {"over": str(last.mark.token) if last else "", "landed": last.digest if last else ""}
 
-    def copy_to(self, plan: Facts, earlier: Workspace, stage: str) -> bool:
-        """Copy the planned content to `stage`, where no process in the workspace can change it; False if the copy is
+    def copy_to(self, plan: Facts, earlier: Workspace, staging: str) -> bool:
+        """Copy the planned content to `staging`, where no process in the workspace can change it; False if the copy is
         not what the plan names."""
-        target = os.path.join(stage, self.source.rstrip("/"))
+        target = os.path.join(staging, self.source.rstrip("/"))
         os.makedirs(os.path.dirname(target), mode=0o700, exist_ok=True)
         try:
             with _opened(earlier.path, plan["from"]) as fd:
@@ -142,9 +142,9 @@ class ReplaceTarget:
         return {"token": str(publisher.lease.token), "over": self._last_landing()["over"]}
 
     def landed(self, facts: Facts, fresh: Workspace | CommandFolder | None) -> str:
-        """THERE, REPLACED, or "" if it has not landed. Call it after the seal: nothing older can arrive then."""
+        """IN_PLACE, REPLACED, or "" if it has not landed. Call it after the seal: nothing older can arrive then."""
         if self._holds(facts["sha256"]):
-            return THERE
+            return IN_PLACE
         return REPLACED if any(_is_landing_of(landing, facts) for landing in self.gate.landings()) else ""
 
     def overtaken(self, facts: Facts) -> bool:
@@ -248,8 +248,8 @@ class PushTarget:
         return {"commit": tip, "base": workspace.commit, "run": publisher.run, "token": str(publisher.lease.token)}
 
     def landed(self, facts: Facts, fresh: Workspace | CommandFolder) -> str:
-        """THERE if the branch has the commit, whatever was pushed on top of it since; else ""."""
-        return THERE if self._contains(facts, fresh) else ""
+        """IN_PLACE if the branch has the commit, whatever was pushed on top of it since; else ""."""
+        return IN_PLACE if self._contains(facts, fresh) else ""
 
     def overtaken(self, facts: Facts) -> bool:
         """Never: a push replaces nothing. It follows the branch, or is a conflict."""

@@ -12,7 +12,7 @@ _SUBMODULE = "160000"  # the mode of a repository inside a repository
 
 
 def commit(work: Worktree, message: str) -> None:
-    """Commit all changes. `NothingToPublish`: git would commit something else than what is in the folder."""
+    """Commit all changes. `NothingToPublish`: git would commit something other than what is in the folder."""
     if not work.run("status", "--porcelain")[1]:
         return
     unmerged = work.run("diff", "--name-only", "--diff-filter=U", "-z")[1].strip("\0").split("\0")

@@ -1,5 +1,5 @@
 """A claim that waits for an approval, in the job's row: approved, refused or expired, and ended. Where each
-machine has its own ledger (`store.lists_begun`), the row decides, since all of them share it."""
+machine has its own ledger (`store.lists_begun`), the row decides, since all machines share it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def refused(row: Row, store: Store) -> Row:
 
 def refuse(store: Store, ledger: Ledger, run: RunRow, *, even_if_approved: bool = True) -> bool:
     """Record in the row that the plan of this run is refused. False if the row does not hold that plan, or
-    it is approved already (unless `even_if_approved`)."""
+    the plan is approved already (unless `even_if_approved`)."""
     while True:
         row = read_row(store, run.job)
         claim = held_claim(row, run, store)
@@ -99,7 +99,7 @@ def held_claim(row: Row | None, run: RunRow, store: Store) -> Claim | None:
 
 
 def approver_of(store: Store, run: RunRow) -> str:
-    """The person who approved the run, if only the row knows; else "". Where each machine has its own ledger, the
+    """The person who approved the run, if only the row knows that; else "". Where each machine has its own ledger, the
     approval is in the row first, and a process that is killed then does not record it in the ledger."""
     claim = held_claim(read_row(store, run.job), run, store) if store.lists_begun else None
     held = claim.held if claim else None
@@ -127,7 +127,7 @@ def leave_approval(store: Store, ledger: Ledger, run: RunRow, by: str) -> None:
 
 
 def take_over(store: Store, ledger: Ledger, run: RunRow, by: str) -> str:
-    """Take over the claim of this run that waits for an approval, in order to land it; returns the claim's new id, or
+    """Take over this run's claim, which waits for an approval, in order to land its plan; returns the claim's new id,
     "" if there is none. Raises `Busy` while another process lands it, and `RunEnded` if the row holds another plan."""
     while True:
         row = read_row(store, run.job)

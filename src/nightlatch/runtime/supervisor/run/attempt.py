@@ -2,8 +2,8 @@
 
     prepare → work (start and attend the command) → publish → settle
 
-Each step is a method, in this order. `watch` ends it from outside, the keeper keeps the lease, and the warden ends
-the tree.
+Each step is a method, in this order. `watch` ends the attempt from outside, the keeper keeps the lease, and the warden
+ends the tree.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ class SealedAttempt:
         """End the agents at vendors while the lease is held: only its holder may."""
         if not self.attendance or not self.ending.over or not self.ending.exit_code:
             return
-        tried_again = self.number <= self.job.retries and retry.worth_another(statuses.FAILED, self.ending.exit_code)
-        self.unended = self.attendance.end_agents(tried_again=tried_again)
+        will_retry = self.number <= self.job.retries and retry.worth_another(statuses.FAILED, self.ending.exit_code)
+        self.unended = self.attendance.end_agents(will_retry=will_retry)
 
     # ── publish ──
 
@@ -215,9 +215,9 @@ class SealedAttempt:
                 from .waiting import Signals
 
                 self.signals = Signals(self.start.supervision)
-            unsure = self.delivery if status != statuses.SUCCEEDED else None
-            if held is None and not (unsure and unsure.publication.may_have_pushed):
-                end_begun(self.start, self.lease, ended, earlier=not unsure or unsure.looked)
+            undelivered = self.delivery if status != statuses.SUCCEEDED else None
+            if held is None and not (undelivered and undelivered.publication.may_have_pushed):
+                end_begun(self.start, self.lease, ended, earlier=not undelivered or undelivered.checked_earlier)
             if self.delivery:
                 self.delivery.end(keep=status != statuses.SUCCEEDED or self.planned)
             if self.spending.days:

@@ -208,11 +208,11 @@ class Attendance:
             return INTERRUPTED if self._supervision.end_signal in BY_HAND else SHUT_DOWN
         return statuses.TIMED_OUT if clock.now() >= self._until else ""
 
-    def end_agents(self, *, tried_again: bool) -> str:
+    def end_agents(self, *, will_retry: bool) -> str:
         """End the agents that would go on unwatched, now that their drivers are gone. Returns what a person has to do;
         "": nothing."""
         why = self.why_ending()
-        if not self._agents or why in LEFT_ALONE or (not why and tried_again):
+        if not self._agents or why in LEFT_ALONE or (not why and will_retry):
             return ""  # the next holder, or the next try, reattaches
         for row in (left := self._agents.at_work()):
             self._agents.cancel(row, self._canceller)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def open_run(start: Pipeline, key: str, *, lazy: bool = False) -> RunRow:
-    """The run, pending; or as it is, if it may not be opened. `lazy`: the seal follows, and puts it on the disk."""
+    """Open the run; returns it, pending, or as it is if it may not be opened. `lazy`: leave the flush to the seal."""
     job = start.job
     _read_environment(start)
     if start.previous_try:  # a run that was ended meanwhile is not opened again
@@ -87,11 +87,11 @@ def seal(start: Pipeline, lease: Lease, key: str) -> Writer | Verdict:
 
 def end_begun(start: Pipeline, lease: Lease, run: RunRow, *, earlier: bool = True) -> None:
     """Take an ended run off the list of begun keys; a run that needs a person stays on it, for all machines. Without
-    `earlier`, only this attempt is taken off: nobody has looked at what came of those before it."""
+    `earlier`, of the key's attempts only this one is taken off: nobody has checked what came of the earlier ones."""
     if start.lists_begun and not statuses.needs_person(run.status):
-        from .begun import ended
+        from .begun import ended_tokens
 
-        lease.ended = ended(lease, start.ledger, run.key, earlier=earlier)
+        lease.ended = ended_tokens(lease, start.ledger, run.key, earlier=earlier)
 
 
 def _read_environment(start: Pipeline) -> None:

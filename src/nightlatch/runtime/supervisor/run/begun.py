@@ -40,9 +40,9 @@ def sentence(one: Begun) -> str:
     return f"attempt {one.attempt} was begun on {one.host} (token {one.token}), which has not reported how it ended"
 
 
-def ended(lease: Lease, ledger: Ledger, key: str, *, earlier: bool) -> set[int]:
-    """The tokens of the entries to remove when `key` has ended: this attempt's, with `earlier` also those of the key's
-    earlier attempts, and those of other keys that ended in this ledger while their holder could not reach the store."""
+def ended_tokens(lease: Lease, ledger: Ledger, key: str, *, earlier: bool) -> set[int]:
+    """The tokens of the entries to remove when `key` has ended: this attempt's; those of other keys that ended in
+    this ledger while their holder could not reach the store; with `earlier`, those of the key's earlier attempts."""
     ours = {lease.token, *(one.token for one in lease.begun if one.key == key and earlier)}
     return ours | {one.token for one in lease.begun if one.key != key and _ended_here(ledger, lease.name, one)}
 

@@ -45,7 +45,7 @@ class Claimed:
     def __init__(self, job: Job, claim: str) -> None:
         self.job, self.id = job, claim
         self.gives_up = False  # too many starts came to nothing: a person has to look
-        self._attempts = 0  # those of the run before this start
+        self._attempts = 0  # how many the run had before this start
         self.closed = False  # ended, or taken over
         self.stage = ""  # the job's stage when the claim was begun
         self.holding = False  # the run's writes wait for an approval
@@ -57,7 +57,7 @@ class Claimed:
     def closed_by(self, known: RunRow | None, publishes: bool = False) -> bool:
         """Has the run of this slot ended, so that a schedule makes no more attempts? A lost run may be tried again, a
         limited number of times, if the job says so; a lost run that only `publishes`, always."""
-        self._attempts = _started(known)
+        self._attempts = _attempts_begun(known)
         if known is None or not statuses.is_terminal(known.status):
             return False
         if known.status == statuses.LOST and publishes:
@@ -210,7 +210,7 @@ class Claimed:
         elif isinstance(why, InDoubt):
             known = ledger.find(self.job.name, self.job.key)
             status = known.status if known else statuses.NEEDS_ATTENTION
-            ran, run = _started(known) > 0, known.id if known else ""
+            ran, run = _attempts_begun(known) > 0, known.id if known else ""
             self.end(store, ledger, status, ran=ran, reason="" if ran else slots.NOT_STARTED, run=run)
         else:
             self.end(store, ledger, statuses.FAILED, ran=False, reason=f"{slots.NOT_STARTED}: {why}"[:500])
@@ -229,7 +229,7 @@ class Claimed:
     # ── moving the row ──
 
     def _move(self, store: Store, ledger: Ledger, change: Callable[[Row, Claim], Row]) -> tuple[Row, Row] | None:
-        """Change the row as long as the claim is ours and open. Returns the row before and after; None if it is not.
+        """Change the row if the claim is ours and open; returns the row before and after. None: the claim is not.
 
         The row that we know is tried first: a move of any other process since then makes ours miss.
         """
@@ -247,7 +247,7 @@ class Claimed:
             row = None
 
 
-def _started(known: RunRow | None) -> int:
+def _attempts_begun(known: RunRow | None) -> int:
     """How many attempts of the run were begun; an attempt that gave the slot up started nothing."""
     if known is None:
         return 0

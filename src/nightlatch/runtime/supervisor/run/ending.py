@@ -18,7 +18,7 @@ class Ending:
     def __init__(self, supervision: Supervision | None = None) -> None:
         """`supervision`: its signals may have ended the attempt; None for a dry-run, which has no lease to lose."""
         self._supervision = supervision
-        self.over = False
+        self.over = False  # the command has ended, or is never started
         self.decided: tuple[str, str] | None = None  # status and reason, if it is ended from outside
         self.exit_code = 0  # the command's own; 128 + N if signal N ended it
         self.why = ""  # what ended the command, as the warden reports it

@@ -56,8 +56,8 @@ class KeptOutput:
 
 
 def _nonblocking(screen: int) -> int:
-    """The terminal, opened again: one that polls as writable may still block a writer, and O_NONBLOCK on the inherited
-    descriptor would change it for every process that shares it. What is not a terminal is returned as it is."""
+    """Open the terminal again, since one that polls as writable may still block a writer, and O_NONBLOCK on the
+    inherited descriptor would apply to every process that shares it. What is not a terminal is returned as it is."""
     try:
         return os.open(os.ttyname(screen), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

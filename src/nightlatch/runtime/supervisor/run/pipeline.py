@@ -157,7 +157,7 @@ class Pipeline(Preflight):
             gates=self.delivery.publication.gates if self.delivery else (),
             # A batch keeps its own record of which machine began it.
             begin=self._entry(key) if self.lists_begun else None,
-            # Not flushed by itself: beginning the claim, the store's next write, does that before the ledger is sealed.
+            # Not flushed here: the store's next write, which begins the claim, does that before the ledger is sealed.
             lazy=self.may_write_lazily,
         )
 

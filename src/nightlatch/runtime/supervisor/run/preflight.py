@@ -100,7 +100,7 @@ class Preflight:
         if known and (given_up := self._given_up(known)):
             return given_up
         self.spending.count_earlier(known)
-        self.spending.afford()
+        self.spending.check_not_spent()
         if self.spending.metered_by(self.job) == GATEWAY:
             from ..metering import environment
 
@@ -157,7 +157,7 @@ class Preflight:
 
     def _key_by_hand(self) -> str:
         """The key of a run by hand: that of the newest run, if that is by hand and unfinished, unless the job asks
-        for a new one. Never an explicit key: it would then count as done, whatever command is run now."""
+        for a new one. An explicit key is never reused: it would count as done, whatever command is run now."""
         if not self.job.new:
             newest = self.ledger.newest(self.job.name)
             if (

@@ -61,8 +61,8 @@ class Spending:
             self.refresh(run.id)
             self._earlier = since_success(self._ledger.entries(run.id))
 
-    def afford(self) -> None:
-        """Raise `OverBudget` if a cap is spent before anything is started."""
+    def check_not_spent(self) -> None:
+        """Before anything is started: raise `OverBudget` if a cap is spent."""
         if self.days:
             self.days.look()
         cap = budget.exceeded(self.caps, {}, self.before, starting=True)

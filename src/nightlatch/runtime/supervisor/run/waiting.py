@@ -22,7 +22,7 @@ def moved_on(before: RunRow, run: RunRow) -> bool:
 
 
 def outcome(run: RunRow) -> int:
-    """The exit code for a run that moved on without us; raises `Busy` while another works on it."""
+    """The exit code for a run that moved on without us; raises `Busy` while another supervisor works on it."""
     if run.status == statuses.RUNNING:
         raise Busy(f"{run.job} ({run.key}): attempt {run.attempt} is being made by {run.holder}")
     return statuses.exit_code(run.status, run.exit_code)
@@ -50,7 +50,7 @@ class Signals:
 
 
 def wait(verdict: Verdict, store: str | None, signals: Signals) -> RunRow | Verdict:
-    """Wait until the next try may be made; returns the run then. Or its verdict, if somebody ended it, another
+    """Wait until the next try may be made, and return the run; or its verdict, if somebody ended it, another
     supervisor made the try, or a signal asked us to end."""
     where = url.resolve(store)
     ledger = open_for(where)

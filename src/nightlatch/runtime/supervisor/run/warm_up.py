@@ -15,7 +15,7 @@ def warm_up() -> None:
 
         from ....gates import git  # noqa: F401 - for a push
         from ....system import spawn  # noqa: F401 - for the warden of the next try
-        from ...shared import steps  # noqa: F401 - these are in use from the first request, or from its end on
+        from ...shared import steps  # noqa: F401 - used from the first request on, or when the run ends
         from .. import afterwards, agents, effects, leases, publishing  # noqa: F401
 
         in_use = [name for name in sys.modules if name.startswith(_FOLDERS) and hasattr(sys.modules[name], "__path__")]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 STALLED, OVER_BUDGET, CANCELLED = "stalled", "over-budget", "cancelled"
 
 _LOOK_EVERY = 2.0  # seconds between two looks at the ledger and at the watched files
-_LEDGER_PAUSE = 10.0  # seconds until a ledger that did not answer is asked again: its restart ends no run
+_LEDGER_PAUSE = 10.0  # seconds until a ledger that did not answer is asked again: its restart must not end a run
 
 
 class RunWatch:
@@ -44,7 +44,7 @@ class RunWatch:
         self._look_at = now + _LOOK_EVERY
         self._ask_ledger_at = now
         self._last_look = self._look()
-        self._check_budget = True  # again when this run has used something: only that can exceed it
+        self._check_budget = True  # set again when this run has used something: only that can exceed a cap
 
     def progressed(self, now: float) -> None:
         self._progressed_at = now
@@ -87,7 +87,7 @@ class RunWatch:
         return max(min(self._look_at, stall_at + 0.01), now)
 
     def _look(self) -> list[tuple[str, int, int]]:
-        """Names, times and sizes of what is watched; a folder with everything in it."""
+        """Names, times and sizes of the watched files, and of the watched folders with everything in them."""
         if self._stall is None:
             return []
         found = []

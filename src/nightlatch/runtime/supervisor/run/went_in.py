@@ -31,7 +31,7 @@ def facts(job: Job, folder: str) -> dict[str, str]:
 
 
 def tag(job: Job) -> str:
-    """The tag that its usage is counted under, unless a report names another."""
+    """The tag that the job's usage is counted under, unless a report names another."""
     return ",".join(f"{name}={text}" for name, text in job.tags)
 
 

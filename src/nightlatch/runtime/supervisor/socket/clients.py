@@ -53,7 +53,7 @@ class Clients:
         self._listener, self._grant, self._answers = listener, grant, answers
         self._clients: dict[int, _Client] = {}  # by descriptor; the longest silent client is the first
         descriptors = os.sysconf("SC_OPEN_MAX")  # -1: no limit
-        self._most = min(_MOST_CLIENTS, descriptors // 2) if descriptors > 1 else _MOST_CLIENTS
+        self._most_clients = min(_MOST_CLIENTS, descriptors // 2) if descriptors > 1 else _MOST_CLIENTS
         self._accepts = True
         self._threads = Threads()
 
@@ -97,7 +97,7 @@ class Clients:
         self._threads.close()
 
     def _accept(self) -> None:
-        if len(self._clients) >= self._most and not self._make_room():
+        if len(self._clients) >= self._most_clients and not self._make_room():
             self._accepts = False  # not polled until the next turn: it would be ready all the time
             return
         try:
@@ -114,8 +114,8 @@ class Clients:
     def _make_room(self) -> bool:
         """Hang up on one client. Nightlatch's own clients connect again.
 
-        It is the one that was silent for longest, of those that have taken all their replies; if there are none, of the
-        others. A client whose reply is being made is kept. False: all are kept.
+        It is the longest silent of the clients that have taken all their replies; if there are none, of the others. A
+        client whose reply is being made is kept. Returns False if all are kept.
         """
         found = sorted((one for one in self._clients.values() if not one.pending), key=lambda one: bool(one.unsent))
         for client in found[:1]:

@@ -52,14 +52,13 @@ class Listener:
         self._batch = batch
         self.unwritten = Unwritten(writer, folder, reported.unwritten)
         self.is_metered: Callable[[], bool] = bool  # has the gateway counted a call?
-        self.on_spent: Callable[[dict[str, float], str], None] | None = (
-            None  # called with usage that the gateway has not counted
-        )
+        # Called with usage that the gateway has not counted.
+        self.on_spent: Callable[[dict[str, float], str], None] | None = None
         self.holding = False  # nothing may be done to the outside world: the run waits for an approval
         self.passed_store = ""  # the store's URL, if the command may have it with its password
         self._folder = folder
         self._effects: EffectRequests | None = None
-        self._published: PublishRequests | None = None
+        self._publish_requests: PublishRequests | None = None
         self._steps = StepVerbs(lease, ledger, writer, folder, self._redacted, self._progressed)
         self.agents: Callable[[], AgentsAtWork] | None = None  # those that the command launched at a vendor
         self.why_ending: Callable[[], str] = str  # why the run is being ended from outside; "": it is not
@@ -103,8 +102,8 @@ class Listener:
         """Nothing of the command is left: effects whose end it did not report are in doubt."""
         if self._effects:
             self._effects.abandon()
-        if self._published:
-            self._published.finish()
+        if self._publish_requests:
+            self._publish_requests.finish()
         self._steps.abandon()
 
     def _progressed(self) -> None:
@@ -249,12 +248,12 @@ class Listener:
 
     def _publish(self, verb: str, request: dict[str, Any]) -> DeferredReply:
         self._check_held()
-        if self._published is None:
+        if self._publish_requests is None:
             from ..publishing.publish_requests import PublishRequests
 
-            self._published = PublishRequests(self._lease, self._ledger, self._writer)
+            self._publish_requests = PublishRequests(self._lease, self._ledger, self._writer)
         self._progressed()
-        return self._published.later(verb, request)
+        return self._publish_requests.defer(verb, request)
 
     def _reported_by(self, request: dict[str, Any]) -> Reported:
         """What the attempt, or the batch item that the request is about, has reported so far."""

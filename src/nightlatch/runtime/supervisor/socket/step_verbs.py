@@ -78,7 +78,7 @@ class StepVerbs:
         except Exception as error:  # noqa: BLE001 - what the command sends does not end its supervisor
             if len(requests) == 1:
                 return [refusal(error)]
-            return [self._record_steps([request])[0] for request in requests]  # singly: one is wrong, not all
+            return [self._record_steps([request])[0] for request in requests]  # perhaps only one is wrong
         return [{"ok": True}] * len(requests)
 
     def _record_nested(self, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
