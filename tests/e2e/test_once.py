@@ -171,7 +171,7 @@ def test_who_waits_for_a_probe_is_told_so_and_ends_when_asked(sqlite_url, acts, 
     waiting = start(sqlite_url, *words)
     assert waiting.stderr and "Waiting; Ctrl-C" in waiting.stderr.readline()
     early = nightlatch(sqlite_url, "resolve", "k", "done", "--wait", "0s")
-    assert early.returncode == 75 and "the effect k is being worked on, or waits for its probe" in early.stderr
+    assert early.returncode == 75 and "a process does the effect k, or waits for its probe" in early.stderr
     waiting.send_signal(signum)
     _, said = waiting.communicate(timeout=60)
     assert waiting.returncode == 76

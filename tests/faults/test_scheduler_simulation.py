@@ -84,7 +84,7 @@ def a_try_that_is_overdue_is_made_by_another(world: Simulation) -> Any:
 @measure(SQLITE)
 def a_row_ahead_of_the_clock_is_set_back(world: Simulation) -> Any:
     _run_ahead(world)
-    return mock.patch.object(slots, "_ahead", lambda seen: slots.Decision(look_at=seen.now + 60))
+    return mock.patch.object(slots, "_decide_ahead", lambda seen: slots.Decision(look_at=seen.now + 60))
 
 
 @measure(POSTGRES)
@@ -93,7 +93,7 @@ def no_slot_past_the_stores_clock_is_passed(world: Simulation) -> Any:
     world.shared.ignores_clock = True
     world.shared.server = None
     _run_ahead(world)
-    return mock.patch.object(slots, "_ahead", lambda seen: slots.Decision(look_at=seen.now + 60))
+    return mock.patch.object(slots, "_decide_ahead", lambda seen: slots.Decision(look_at=seen.now + 60))
 
 
 @measure(SQLITE)

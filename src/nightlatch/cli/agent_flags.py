@@ -19,7 +19,7 @@ def add_agent_flags(parser: Parser) -> None:
     parser.add_argument("--set", metavar="FIELD=VALUE", action="append", help="set a field of the vendor's launch "
                         "request (a dot for a nested one), or one of Nightlatch's own: every (time between polls), "
                         "deadline (of the launch), priced_as (a model); may be repeated")  # fmt: skip
-    parser.add_argument("--waits", metavar="TIME", help="how long the agent may wait for a person (default 0s)")
+    parser.add_argument("--waits", metavar="TIME", help="how long the agent may wait for a person's reply (default 0s)")
 
 
 def target(args: Namespace) -> Command:

@@ -16,8 +16,8 @@ Check that nobody has tampered with the journal.
 verify   read every entry; report, for each chain, the first entry that was changed, removed or moved, and every run,
          attempt, usage, item and effect that differs from its entries. The owner of the database could rewrite a
          whole chain: pass heads (a chain's last hash) that you kept elsewhere, and verify finds this too, as well
-         as a missing tail and a forged prune. Better still, pass lines of runs.log (--heads runs.log): their times show
-         what a prune was allowed to remove.
+         as a missing tail and a forged prune. Better still, pass lines of runs.log (--heads runs.log): they have
+         times, so verify can tell whether what was pruned was old enough.
 head     print the head of every job's chain; keep it where the journal's owner cannot change it. The log line of
          a finished run has one too (head=…).
 

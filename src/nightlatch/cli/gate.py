@@ -141,7 +141,7 @@ def _show(view: GateView) -> None:
         absent = " (it does not exist)" if view.missing else ""
         target = printable(view.target)
         print(f"no mark  no holder of a lease has sealed or written {target} yet{absent}: it refuses nobody")
-        print(f"         to protect it: {advice.text(view.fence)}")
+        print(f"         to protect it: {advice.text(view.first_seal)}")
     for name, found in view.marks.items():
         print(
             f"mark     {printable(name)}  token {found.mark.token}  {printable(found.by)}  since {_time(found.at)}  "

@@ -29,8 +29,8 @@ or failed (it was not done), or again.
 --probe CMD checks: exit code 0 means done, 1 not done, anything else unknown. "Done" is believed at once. "Not
 done" is believed only after --timeout (plus up to 10s for the command to end) and --settle: until then a request
 may still be in a server's queue although its client is gone. So choose a --timeout that fits the work, and a --wait
-longer than --timeout and --settle together: then a call that is left in doubt waits until the probe can decide. It
-says that it is waiting; Ctrl-C ends the wait at once (exit 76). After a crash, --settle starts when the old command
+longer than --timeout and --settle together: then `once` does not end in doubt, but waits until the probe can decide,
+and says so; Ctrl-C ends the wait at once (exit 76). After a crash, --settle starts when the old command
 is found to be gone.
 
 The command gets NIGHTLATCH_KEY, and NIGHTLATCH_IDEMPOTENCY_KEY to pass to an API that accepts one; it is the same

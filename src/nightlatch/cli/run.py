@@ -38,7 +38,7 @@ _EXAMPLES = """\
   nightlatch run articles --timeout 30m -- claude -p "$(cat prompt.md)"
   nightlatch run articles --slot '0 2 * * *' -- ./articles.sh       # if cron fires late or twice, it is still one slot
   nightlatch run articles                                           # as nightlatch.toml has it
-  nightlatch run articles --slot last --timeout 2h                  # its newest slot that was due; also next, or a time
+  nightlatch run articles --slot last --timeout 2h                  # its newest due slot (or --slot next, or a time)
   nightlatch run report --key "$(nightlatch key sales 2026-11)" -- ./report.sh
   nightlatch run crawl --stall 10m --progress ./out -- ./crawl.sh
   nightlatch run site --workspace git --publish git -- claude -p 'Write the next article and commit it'

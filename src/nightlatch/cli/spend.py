@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 
 from ..core import budget
+from ..core.units import CAPPED
 from ..runtime.shared.client import send
 from .arguments import Parser
 
-_PURPOSE = """\
-Inside a run: report what was used, in usd, tokens, calls, or units (anything else you count). A run that exceeds its
-budget is ended.
+_PURPOSE = f"""\
+Inside a run: report what was used, in {", ".join(CAPPED)}. A run that exceeds its budget is ended.
 If the store cannot be reached, the report is counted and kept on this machine's disk until it can be."""
 
 _EXAMPLES = """\

@@ -17,7 +17,7 @@ from .json_out import print_json
 from .reading import open_reader
 
 _PURPOSE = f"""\
-Show what runs have used: usd, tokens, calls, units (anything else you count), and doubt (usd that may have been spent).
+Show what runs have used: {", ".join(UNITS)} (doubt: usd that may have been spent).
 The sums are by job or by any of {", ".join(BY)}; with shares, the typical amount per run, and a forecast for the month.
 Days are counted in the time zone in which the ledger was created. Daily sums are kept for ever; the usage of single
 steps is kept as long as the runs.
@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
         "--by", metavar="WHAT", default="job", help=f"{', '.join(BY)}; several with commas (default job)"
     )
     parser.add_argument("--since", metavar="TIME", default="30d", help="how far to look back, or a day (default 30d)")
-    parser.add_argument("--until", metavar="TIME", help="leave out what is newer than this day, or than this time ago")
+    parser.add_argument("--until", metavar="TIME", help="up to when: a day, or how long ago, as in 7d (default now)")
     parser.add_flag("--csv", "comma-separated values, with a header")
     parser.add_flag("--json", "one JSON object per line")
     parser.add_flag("--changes", "for a job: when it left its usual level, and why")

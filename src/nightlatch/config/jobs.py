@@ -125,7 +125,7 @@ class Jobs:
             section.mistake(f"items must name a file. Example: {EXAMPLES['items']}", "items")
             return None
         if not isinstance(found.target, Command):
-            section.mistake("items are for a command, which is started for each of them: use command", "python")
+            section.mistake("`items` needs `command`, which is started for each item, not `python`", "python")
             return None
         words = list(found.target.words)
         if found.is_shell_line:
@@ -140,7 +140,9 @@ class Jobs:
     def _check_kind(self, own: dict[str, Section], is_batch: bool, section: Section) -> None:
         for key in own:
             if is_batch and key in _NOT_FOR_A_BATCH:
-                section.mistake(f"{key} is not for a batch: its items are watched one by one. Remove it, or items", key)
+                section.mistake(
+                    f"{key} is not for a batch, whose items are watched singly. Remove `{key}` or `items`", key
+                )
             if not is_batch and key in ONLY_OF_A_BATCH:
                 section.mistake(f"{key} is for a batch: add {EXAMPLES['items']}", key)
 

@@ -86,7 +86,7 @@ def _pairs(items: Iterable[tuple[Part, Part]]) -> list[bytes]:
             raise UsageError(f"a dict in a key needs text for its names, not {type(name).__name__}")
         text = _text(name)
         if text in encoded:
-            raise UsageError(f"the name {name!r} is in a dict twice once Unicode is normalised: rename one of them")
+            raise UsageError(f"two names in a dict are {name!r} after Unicode normalisation: rename one of them")
         encoded[text] = _framed(b"s", text) + _encode(item)
     return [encoded[text] for text in sorted(encoded)]
 

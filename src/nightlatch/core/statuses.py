@@ -2,8 +2,8 @@
 
 pending ─seal→ running ─finish→ succeeded
    ↑ │            │ └─────────→ failed, timed-out, stalled, over-budget, cancelled, lost ─→ pending (next attempt)
-   │ └→ cancelled └──→ waiting ─seal→ running, or cancelled; held for an approval ─→ pending
-   └── in-doubt, needs-attention: a person decides ─→ succeeded, failed, cancelled or pending
+   │ └→ cancelled └──→ waiting ─→ running (the next try), cancelled, pending (if it was held for an approval)
+   └── needs-attention, in-doubt: a person decides ─→ succeeded, failed, cancelled; needs-attention also pending
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OPEN = _of(_OPEN)
 AGAIN = _of(_AGAIN)  # ended, and another attempt may follow
 FAILURES = tuple(status for status in AGAIN if status != CANCELLED)
 NEEDS_PERSON = _of(_PERSON)
-TRIED_AGAIN = (LOST, FAILED)  # the approval of a plan stays valid after such an end, and the next try may publish it
+KEEPS_APPROVAL = (LOST, FAILED)  # after such an end a plan's approval stays valid: the next try may publish it
 TERMINAL = (SUCCEEDED, *AGAIN)
 ALL = (*OPEN, *TERMINAL, *NEEDS_PERSON)
 
@@ -70,7 +70,7 @@ def may_start(status: str) -> bool:
 
 
 def may_seal(status: str) -> bool:
-    """May a holder with a higher token begin an attempt? Yes if it is running too: the older holder has lost it."""
+    """May a holder with a higher token begin an attempt? Also while it is running: the older holder has lost it."""
     return status in OPEN
 
 

@@ -44,7 +44,7 @@ class SqlMarks:
         self.execute(f"DELETE FROM {table} WHERE gate = ? AND id < ({oldest})", self.gate, self.gate)
 
     def refusals(self) -> list[Refusal]:
-        columns = "at, lease, offered, grant_id, store, stands, by"
+        columns = "at, lease, offered, grant_id, store, stands, by"  # stands: the token that the gate had
         rows = self.execute(f"SELECT {columns} FROM {self.tables}refusal WHERE gate = ? ORDER BY id", self.gate)
         return [
             Refusal(at=at, name=name, offered=offered, grant=grant, store=store, current=current, by=by)

@@ -58,6 +58,7 @@ RETURNING {EFFECT.names}
 
 # An early end leaves the deadline as it is: a server may still serve the request of a client that is gone. An end that
 # was noticed after the deadline moves the deadline to that moment.
+# Columns have milliseconds, as `chain.at` does; `EFFECT.by_column` converts the seconds of an `Effect`.
 _MOVE = f"""
 UPDATE {{prefix}}effect SET status = :status, exit_code = CAST(:exit_code AS BIGINT), result = :result,
   reason = :reason, changed = :at, deadline = CASE WHEN :has_ended = 1 AND deadline < :at THEN :at ELSE deadline END

@@ -100,7 +100,7 @@ class Replay:
         due = round(float(facts["again_at"]) * 1000) if "again_at" in facts else None
         held = round(float(facts["held"]) * 1000) if "held" in facts else None
         self.row |= end | {"changed": at, "due": due, "held": held}
-        if facts["status"] not in statuses.TRIED_AGAIN:
+        if facts["status"] not in statuses.KEEPS_APPROVAL:
             self.row["approved"] = ""
         if due is not None or held is not None:
             self.row["status"] = statuses.WAITING

@@ -178,7 +178,7 @@ class Writer:
             "elapsed": round(elapsed * 1000),
             "due": None if again_at is None else round(again_at * 1000),
             "held": None if held is None else round(held * 1000),
-            "keep_plan": int(status in statuses.TRIED_AGAIN),
+            "keep_plan": int(status in statuses.KEEPS_APPROVAL),
             "uncounted": uncounted,
         }
         waits = again_at is not None or held is not None

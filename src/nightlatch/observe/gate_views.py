@@ -28,7 +28,7 @@ class GateView:
     tables: tuple[str, ...]
     unguarded: tuple[Unguarded, ...]
     refusals: tuple[Refusal, ...]  # the oldest first
-    fence: Advice  # the command that gives a gate its first mark
+    first_seal: Advice  # the command that gives a gate its first mark
 
     def facts(self) -> dict[str, object]:
         """The fields of the JSON output."""
@@ -62,5 +62,5 @@ def gate_view(gate: Inspectable, target: str) -> GateView:
             for table in unguarded
         ),
         refusals=tuple(gate.refusals()),
-        fence=advice.to("lock", "NAME", "--gate", target, "--", "true"),
+        first_seal=advice.to("lock", "NAME", "--gate", target, "--", "true"),
     )

@@ -100,7 +100,7 @@ def next_of(reader: StoreReader, run: RunRow, status: str) -> Advice:
         return (status == lapse.LAPSED and batch(reader, run)) or advice.to("resolve", run.id)
     if status == statuses.RUNNING:
         return advice.to("logs", "-f", run.id)
-    if run.held is not None or (run.approved and status in (statuses.PENDING, *statuses.TRIED_AGAIN)):
+    if run.held is not None or (run.approved and status in (statuses.PENDING, *statuses.KEEPS_APPROVAL)):
         return advice.to("approve", run.id)
     if status == statuses.WAITING:
         return start(reader, run) if is_overdue(run) else advice.to("retry", run.id)

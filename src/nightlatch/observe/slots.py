@@ -99,7 +99,7 @@ class Counts:
 
     outcomes: dict[str, int]
     reasons: dict[str, int]
-    more: bool  # some slots are not counted: a record counts up to COUNTED
+    more: bool  # there are more slots than counted: a record stops at COUNTED + 1
 
 
 def counts(records: Iterable[SlotRecord]) -> Counts:

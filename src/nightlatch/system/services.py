@@ -21,8 +21,8 @@ from .storage import state_folder, user_folder
 _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9]+")
 _TIMEOUT = 60.0
 _NO_SESSION = (
-    "systemd has no session of this user: log in as this user, not by su or sudo; or let cron start it, in its folder: "
-    "@reboot nightlatch serve"
+    "systemd has no session of this user: log in as this user, not by su or sudo; or let cron start it: "
+    "@reboot cd FOLDER && nightlatch serve, where FOLDER has nightlatch.toml"
 )
 
 

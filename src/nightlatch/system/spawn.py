@@ -36,7 +36,7 @@ def spawn(
     *,
     streams: Iterable[tuple[int, int]],
     group: int,
-    defaults: Iterable[int],
+    default_signals: Iterable[int],
 ) -> int:
     """As os.posix_spawn, with the process in `cgroup` from its first instruction. For a process with one thread."""
     try:
@@ -49,7 +49,7 @@ def spawn(
         if pid == 0:  # the child, which never leaves this block
             try:
                 os.setpgid(0, group)
-                for signum in defaults:
+                for signum in default_signals:
                     signal.signal(signum, signal.SIG_DFL)
                 for source, target in streams:
                     os.dup2(source, target)

@@ -251,7 +251,7 @@ class WardenProcess:
         if self.cgroup:
             try:
                 return self.clone.spawn(
-                    self.cgroup, path, argv, env, streams=streams, group=self.group, defaults=self.defaults
+                    self.cgroup, path, argv, env, streams=streams, group=self.group, default_signals=self.defaults
                 )
             except self.clone.Unsupported:
                 self._move_in()

@@ -76,7 +76,7 @@ def _buttons(row: Row | None, job: Job | None, stage: str) -> list[Button]:
     found = [Button(label="Run now", action="run", fields=(("job", job.name),))] if job else []
     if row is None:
         return found
-    about = (("job", row.job), ("seen", row.id))
+    about = (("job", row.job), ("seen", row.id))  # the row as it was when the page was drawn
     if row.paused:
         found.append(Button(label="Unpause", action="unpause", kind=GO, fields=about))
     else:

@@ -236,14 +236,14 @@ def resolve(
         held = Lease(connected, records.lease_name, ttl=connected.default_ttl, wait=wait)
     except Busy as busy:
         raise Busy(
-            f"the effect {key} is being worked on, or waits for its probe: end that, then decide. {busy}", busy.record
+            f"a process does the effect {key}, or waits for its probe: end it, then decide. {busy}", busy.record
         ) from None
     with held as lease:
         if records.state() != before:
             raise UsageError(f"the effect {key} has changed meanwhile, and nothing was decided. Look at it again")
         effect = records.look(lease, "")
         if effect is None:
-            raise UsageError(f"there is no effect {key} in the scope {scope}. Was it done under --scope, or elsewhere?")
+            raise UsageError(f"there is no effect {key} in the scope {scope}. Name another --scope or --store")
         if effect.status != IN_DOUBT:
             raise UsageError(f"the effect {key} is {effect.status}: only one in doubt can be resolved")
         return records.decide(lease, effect, status, by=f"resolved as {outcome} by {by}", result=result)

@@ -109,7 +109,7 @@ class GitStore:
 
         self._forget_absence(name)
         current, token = self._change(name, change, ttl), 0
-        if created and clock.now() - started > idle.PAUSE:
+        if created and clock.now() - started > idle.PAUSE:  # the floor may have risen over our token: see idle.py
             self._refs.look(names.FLOOR)
             if idle.floor(self._refs) >= current.token:
                 token = self.raise_token(name, idle.floor(self._refs), grant)
@@ -164,7 +164,7 @@ class GitStore:
                 return StoredLease(token=lowest, since=now, until=now)
             token, my_token = max(current.token + 1, lowest), current.token if grant else -1
             begun = tuple(replace(entry, token=token) if entry.token == my_token else entry for entry in current.begun)
-            # A person who raises the token vouches for all older marks.
+            # A person who raises the token vouches for all older marks: an empty `past` makes the token their floor.
             return replace(current, token=token, past=current.past if grant else "", begun=begun)
 
         if grant:

@@ -67,8 +67,8 @@ def _unawaited(function: object, result: Any) -> Exception:
     """The error for a plain function that returned an awaitable. A coroutine has not begun, so nothing was done."""
     name = getattr(function, "__qualname__", repr(function))
     message = (
-        f"{name} is a plain function that returned a {type(result).__name__}, which nobody awaits. Give a coroutine "
-        "function, as functools.partial(post, slug) of an `async def post`, in place of `lambda: post(slug)`, and await"
+        f"{name} is a plain function that returned a {type(result).__name__}, which nobody awaits. Await the call, "
+        "of a coroutine function: for an `async def post`, functools.partial(post, slug), not `lambda: post(slug)`"
     )
     if type(result) is not CoroutineType:
         return TypeError(message)

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from ....ledger.nested import NestedRun
     from ....ledger.step_log import Step, StepWriter
 
-_COUNT_EVERY = 1.0  # seconds between two records of how far a map is
+_COUNT_EVERY = 1.0  # seconds between two records of how far a `run.map` has got
 
 
 class Recorder:
-    """For one run or nested run. `progress` is called with how far a map is."""
+    """For one run or nested run. `progress` is called with how far a `run.map` has got."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Recorder:
         facts: dict[str, str] = {}
         for digest, status, tries, attempt, result in self._ledger.step_log.facts(self._steps.chain):
             if not facts.get(digest, "").startswith(DONE):  # what is done stays done, whatever was recorded later
-                # A lost attempt does not count: its supervisor died too, so it was not the step that ended it.
+                # A try in a lost attempt does not count: the supervisor died too, so the step did not cause the end.
                 facts[digest] = f"{status} {tries - (status == BEGUN and attempt in lost)} {result}"
         if not facts:
             return {"path": ""}
@@ -71,7 +71,7 @@ class Recorder:
         return step_log.step(digest, key, status, tries, result, self._redacted(str(reason)) if reason else "")
 
     def _report_progress(self, requests: Sequence[dict[str, Any]]) -> None:
-        """Report how far a map is, at most once a second."""
+        """Report how far a `run.map` has got, at most once a second."""
         newest = next((request for request in reversed(requests) if request.get("of")), None)
         now = clock.now()
         if newest and self._progress and (now - self._counted_at > _COUNT_EVERY or newest.get("last")):

@@ -52,7 +52,7 @@ def prune(
     folder = store.folder
 
     def done(job: str, key: str) -> bool:
-        # With a ledger per machine, a key is marked done before its run is.
+        # With a ledger per machine, a key is marked done before its run is recorded as succeeded.
         return ledger_is_per_machine(store, ledger) or store.look(job, key) is not None
 
     pruned = ledger.prunable(keep, done=done) if dry else ledger.prune(keep, by, within, done=done)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ....core.budget import Cap
 
-# For each vendor: the variable of its base URL, the base URL without that variable, and the variables of its keys.
+# For each vendor: the variable of its base URL, the base URL if it is not set, and the variables of its keys.
 VENDORS = {
     "anthropic": ("ANTHROPIC_BASE_URL", "https://api.anthropic.com", ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")),
     "openai": ("OPENAI_BASE_URL", "https://api.openai.com/v1", ("OPENAI_API_KEY", "CODEX_API_KEY")),
@@ -53,8 +53,8 @@ class Masked:
 
 
 def mask(given: Mapping[str, str], port: int, key: str, folder: str) -> Masked:
-    """Point `given` at the gateway. `key`: the run's random key, a part of the addresses. `folder`: the run's,
-    for the wrappers."""
+    """Point `given` at the gateway. `key`: a random secret of the run, part of the gateway's addresses. `folder`:
+    the run's, in which wrappers of clients are written."""
     environment = dict(given)
     address = f"http://{_LOOPBACK}:{port}/{key}"
     bases: dict[str, str] = {}
@@ -109,7 +109,7 @@ def check(caps: Iterable[Cap], given: Mapping[str, str], command: list[str]) -> 
     if where:
         raise UsageError(
             f"calls to models on {where} cannot be metered, and a budget in usd or tokens needs that: unset {name}, or "
-            f"cap something else with --meter report or --meter output"
+            f"have usage reported with --meter report or --meter output"
         )
     if os.path.basename(command[0]) == "agy":
         raise UsageError(
