@@ -256,7 +256,7 @@ def test_a_gate_says_who_sealed_it_and_how_it_gets_a_mark(tmp_path):
     target = tmp_path / "my report.html"
     seen = gate_view(File(target), str(target))
     assert seen.missing and seen.facts()["marks"] == []
-    assert seen.fence.shell() == f"nightlatch lock NAME --gate '{target}' -- true"
+    assert seen.first_seal.shell() == f"nightlatch lock NAME --gate '{target}' -- true"
     File(target).seal(Mark(store="s", name="reports", token=7, grant="g"), "ann@here")
     (mark,) = gate_view(File(target), str(target)).marks.items()
     assert (mark[0], mark[1].mark.token, mark[1].by) == ("reports", 7, "ann@here")
