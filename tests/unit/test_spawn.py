@@ -24,7 +24,7 @@ def group():
 
 
 def start(group: str, words: list[str], stdout: int, **changes) -> int:
-    options = {"streams": [(stdout, 1)], "group": 0, "defaults": [signal.SIGPIPE], **changes}
+    options = {"streams": [(stdout, 1)], "group": 0, "default_signals": [signal.SIGPIPE], **changes}
     return spawn.spawn(group, words[0], words, {"PATH": os.defpath}, **options)
 
 

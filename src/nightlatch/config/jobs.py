@@ -125,7 +125,7 @@ class Jobs:
             section.mistake(f"items must name a file. Example: {EXAMPLES['items']}", "items")
             return None
         if not isinstance(found.target, Command):
-            section.mistake("`items` needs `command`, which is started for each item, not `python`", "python")
+            section.mistake("`items` is for a command, started for each item: use command, not python", "python")
             return None
         words = list(found.target.words)
         if found.is_shell_line:
