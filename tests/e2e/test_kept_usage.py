@@ -39,7 +39,9 @@ def test_kept_usage_that_is_not_a_file_does_not_keep_the_run_from_being_done(sql
 
 def kept_by_a_failed_run(store, tmp_path):
     assert nightlatch(store, "run", "job", "--key", "k", "--", "false").returncode == 1
-    return tmp_path / "state" / "nightlatch.db.d" / "runs" / shown(store)["run"] / "unwritten"
+    folder = tmp_path / "state" / "nightlatch.db.d" / "runs" / shown(store)["run"]
+    folder.mkdir(parents=True)
+    return folder / "unwritten"
 
 
 def shown(store):

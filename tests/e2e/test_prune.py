@@ -27,7 +27,7 @@ def nights(sqlite_url: str) -> str:
     """100 days ago one that succeeded, one that failed and left its workspace; then one of today."""
     words = ("run", "job", "--key")
     assert nightlatch(sqlite_url, *words, "old", "--", "echo", "old", env=LONG_AGO).returncode == 0
-    failing = (*words, "failed", "--workspace", "scratch", "--", "false")
+    failing = (*words, "failed", "--workspace", "scratch", "--", "sh", "-c", "echo failed; false")
     assert nightlatch(sqlite_url, *failing, env=LONG_AGO).returncode == 1
     assert nightlatch(sqlite_url, *words, "today", "--", "echo", "today").returncode == 0
     (left,) = (folder(sqlite_url) / "workspaces").iterdir()

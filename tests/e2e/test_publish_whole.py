@@ -70,7 +70,11 @@ def test_a_merge_that_conflicts_with_somebody_elses_push_needs_a_person(
 @pytest.mark.parametrize(
     ("command", "why"),
     [
-        ("git init -q site; cd site; echo x > x; git add x; git commit -qm x; echo y > ../y", "site is a repository"),
+        (
+            "git init -q site; cd site; git config user.name a; git config user.email a@b; echo x > x; git add x\n"
+            "git commit -qm x; echo y > ../y",
+            "site is a repository",
+        ),
         (
             f"{BRANCH_AND_BACK}echo ours > aside; git add aside; git commit -qm ours; git merge aside || true",
             "aside has conflicts",

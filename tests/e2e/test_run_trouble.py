@@ -101,11 +101,11 @@ def test_who_is_interrupted_has_not_succeeded_however_well_the_command_took_it(s
 
 
 def test_a_fault_in_the_middle_is_recorded(sqlite_url: str, tmp_path: Path) -> None:
-    """A file stands where the folder of the runs' output should be: nothing can be started."""
+    """A file stands where the runs' folders should be: there is no place for the gateway's programs."""
     folder = tmp_path / "state" / "nightlatch.db.d"
     folder.mkdir(parents=True)
     (folder / "runs").write_text("not a folder")
-    done = run_job(sqlite_url, "--", "true")
+    done = run_job(sqlite_url, "--budget", "calls=5", "--", "true")
     assert done.returncode == 125 and "could not go on" in done.stderr, done.stderr
     assert one(sqlite_url, "job")["status"] == "failed"
 

@@ -12,13 +12,14 @@ from nightlatch.config import lines, place
 from nightlatch.config.examples import EXAMPLES
 from nightlatch.config.jobs import KEYS
 from nightlatch.config.load import Config, load
-from nightlatch.config.settings import SETTINGS, absolute_store
+from nightlatch.config.settings import SETTINGS
 from nightlatch.core import batch, options
 from nightlatch.core.job import Job
 from nightlatch.core.options import FILE, RUN
 from nightlatch.core.target import Command, Each, Function
 from nightlatch.errors import BadConfig
 from nightlatch.runtime.supervisor.run.spending import of_all_jobs
+from nightlatch.system.storage import absolute_store
 
 
 @pytest.fixture(autouse=True)

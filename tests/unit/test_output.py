@@ -56,6 +56,7 @@ def test_what_begins_no_secret_is_shown_at_once(tmp_path: Path) -> None:
 
 def test_output_that_cannot_be_kept_is_shown_all_the_same(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     kept = output.KeptOutput(str(tmp_path))
+    kept.write(b"made by the first byte\n")
     os.dup2(os.open("/dev/full", os.O_WRONLY), kept._fd)
     source, into = os.pipe()
     stream = output.OutputStream(source, 1, kept, Redactor())

@@ -61,7 +61,7 @@ if sys.argv[2] == "full":
     import resource
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # files can be made, and nothing can be written into them
 life = Lifetime(sys.argv[1])
-guard = Warden(life.grant, lifetime=life)
+guard = Warden(life.grant, lifetime=life, frugal=sys.argv[2] == "frugal")
 guard.start(["cat", "/proc/self/cgroup"], dict(os.environ), grace=1.0)
 print(type(guard.report(60)).__name__, guard.report(60).status, flush=True)
 guard.dismiss()
@@ -71,9 +71,9 @@ life.end()
 
 
 @needs_cgroup
-@pytest.mark.parametrize("kernel", ["supported", "unsupported"])
-def test_a_warden_starts_its_command_in_the_cgroup_also_where_it_has_to_move_there(tmp_path, kernel):
-    words = [sys.executable, "-c", IN_A_WARDEN, str(tmp_path), kernel]
+@pytest.mark.parametrize("how", ["supported", "unsupported", "frugal"])
+def test_a_warden_starts_its_command_in_the_cgroup_also_where_it_has_to_move_there(tmp_path, how):
+    words = [sys.executable, "-c", IN_A_WARDEN, str(tmp_path), how]
     done = subprocess.run(words, text=True, capture_output=True, timeout=60)
     *groups, started, recorded = done.stdout.splitlines()
     name = recorded.split()[1]

@@ -14,7 +14,7 @@ from _thread import start_new_thread
 
 from .. import exits
 from ..core import agent as names
-from ..core import duration
+from ..core import duration, json_text
 from ..core.agent import PREPARED, AgentRequest
 from ..core.metering.price import tokens as counted
 from ..core.retry import FAILED_FOR_GOOD, TRY_AGAIN
@@ -22,7 +22,7 @@ from ..core.value import replace
 from ..errors import Error, InDoubt, LeaseLost
 from ..runtime.child.context import current
 from ..runtime.shared.client import send
-from ..system import clock, light
+from ..system import clock
 from ..system.light import signal
 from ..system.open_beneath import write_beneath
 from . import ending, providers
@@ -289,7 +289,7 @@ class AgentDriver:
             status=state.status,
             note=state.waits_for or state.reason,
             page=state.page,
-            fields=light.dumps(vendor_fields),
+            fields=json_text.dumps(vendor_fields),
             used=total,
             model=state.model,
             answer=state.answer[:1_000_000] if ended else "",

@@ -7,7 +7,7 @@ byte.
 
 from __future__ import annotations
 
-from ..core import retry
+from ..core import json_text, retry
 from ..errors import UsageError
 from ..system import clock, light
 from .seam import Unclear
@@ -94,9 +94,9 @@ class VendorClient:
         return self._request("GET", path, None)
 
     def _json(self, method: str, path: str, body: object) -> Any:
-        data = self._request(method, path, None if body is None else light.dumps(body).encode())
+        data = self._request(method, path, None if body is None else json_text.dumps(body).encode())
         try:
-            found = light.loads(data or b"{}")
+            found = json_text.loads(data or b"{}")
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
@@ -229,7 +229,7 @@ def _reply(received: _ReplyReader) -> tuple[int, dict[str, str], bytes]:
 def _message(content: bytes) -> tuple[str, bool]:
     """The message of an error, and whether it is in the vendors' format."""
     try:
-        error = light.loads(content)["error"]
+        error = json_text.loads(content)["error"]
         return str(error["message"])[:500], True
     except (ValueError, KeyError, TypeError, RecursionError):
         return "", False

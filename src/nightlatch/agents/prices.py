@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import sys
 
+from ..core import json_text
 from ..core.metering import price
 from ..core.metering.price import INPUTS, OUTPUTS, Price
-from ..system import light
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Tariff:
         process = self._lookups.get(model) or self._look_up(model)
         if not wait and process.poll() is None:
             return None
-        rates = light.loads(process.communicate(timeout=_PATIENCE)[0] or b"null")
+        rates = json_text.loads(process.communicate(timeout=_PATIENCE)[0] or b"null")
         prices = {kind: tuple((above, rate) for above, rate in tiers) for kind, tiers in (rates or {}).items()}
         self._prices[model] = Price(model=model, rates=prices) if prices else None
         return self._prices[model]
@@ -63,7 +63,7 @@ def main(vendor: str, model: str) -> None:
     prices = Prices(settings.get("prices", {}), (settings.get("gateway") or {}).get("ceiling"))
     prices.load()
     found = prices.find(vendor, model)
-    print(light.dumps(found[0].rates if found else None))
+    print(json_text.dumps(found[0].rates if found else None))
 
 
 if __name__ == "__main__":

@@ -60,8 +60,6 @@ def _explain_missing(run: RunRow, follow: bool) -> None:
         )
     if run.status in statuses.OPEN and not follow:
         raise UsageError(f"run {run.id} has printed nothing yet: {advice.command('logs', '-f', run.id)} waits for it")
-    if run.status not in statuses.OPEN:
-        raise UsageError(f"there is no output of run {run.id} ({run.status}) here: {advice.command('show', run.id)}")
 
 
 class _HasEnded:

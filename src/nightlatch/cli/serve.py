@@ -8,13 +8,12 @@ import sys
 from ..config import crontab as crontab_jobs
 from ..config import place
 from ..config.load import Config, alerts_of, load
-from ..config.settings import absolute_store
 from ..core.printable import printable
 from ..observe.traces.export import is_wanted
 from ..scheduler.serve import Server
 from ..scheduler.side_process import SideProcess
 from ..store import url
-from ..system import crontab
+from ..system import crontab, storage
 from .arguments import Parser
 
 TYPE_CHECKING = False
@@ -87,7 +86,7 @@ def pages_server(where: str, *, port: int | None = None, read_only: bool = False
 
     settings: PagesSettings = place.settings("", "pages").get("pages") or PagesSettings()
     return PagesServer(
-        absolute_store(where, os.getcwd()),
+        storage.absolute_store(where, os.getcwd()),
         port=settings.port if port is None else port,
         read_only=read_only,
         url=settings.url,

@@ -71,19 +71,8 @@ def import_function(name: str) -> Callable[[Section], Any]:
     return found
 
 
-def absolute_store(store: str, folder: str) -> str:
-    """A store's URL, written in a file in `folder`, in a form that is valid in any folder."""
-    path = store.removeprefix(storage.FILE_URL)
-    if path != store and not path.startswith(("/", "~")):
-        return f"{storage.FILE_URL}{os.path.join(folder, path)}"
-    remote = store.removeprefix("git+")
-    if remote != store and not set(remote) & set("/:@"):
-        return f"git+{remote}@{folder}"
-    return store
-
-
 def _store(section: Section) -> str:
-    return absolute_store(checks.text(section.value, "store"), section.folder)
+    return storage.absolute_store(checks.text(section.value, "store"), section.folder)
 
 
 def _timezone(section: Section) -> str:

@@ -7,9 +7,8 @@ A row changes only by compare-and-swap on the id of its last move (`Store.advanc
 
 from __future__ import annotations
 
-import json
-
 from ..errors import StoreUnreachable
+from . import json_text
 from .schedule import COUNTED
 from .value import replace, value
 
@@ -184,7 +183,7 @@ class Row:
 
 def read(cursor: Cursor) -> Row:
     """The row in a store's cursor."""
-    facts = json.loads(cursor.body)
+    facts = json_text.loads(cursor.body)
     claim, records, paused = facts.pop("claim", None), facts.pop("records", ()), facts.pop("paused", None)
     for field in ("before", "passed", "counted"):
         if field in facts:
@@ -202,7 +201,7 @@ def read(cursor: Cursor) -> Row:
         ) from error
 
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode
+_encode = json_text.encoder(compact=True)
 _BLANK = Row(job="", slot=-1.0, next_due=-1.0)
 _NOT_PLAIN = frozenset({"job", "id", "slot", "claim", "records", "paused"})  # columns, and values packed separately
 _CLAIM = Claim(id="", slot=-1.0)

@@ -38,6 +38,10 @@ CONNECTIONS = 4  # at once, for all threads of a process
 _UNDEFINED_TABLE, _UNDEFINED_SCHEMA = "42P01", "3F000"
 _ABORTED = ("40001", "40P01")  # serialization failure, deadlock: certainly not committed, and worth another try
 _MOST_ROWS = 8  # in one INSERT of a transaction
+_FOR_EACH = """
+SELECT given.place, found.* FROM unnest(string_to_array(:given, chr(10))) WITH ORDINALITY AS given (job, place)
+CROSS JOIN LATERAL
+"""
 _LAZY = "set_config('synchronous_commit', 'off', true)"  # for this transaction alone
 
 # When a server vanishes, the kernel must not wait for a quarter of an hour.
@@ -97,12 +101,16 @@ class PostgresDatabase:
     def read(self, sql: str, *, patience: float = PATIENCE, **values: object) -> list[Row]:
         return self.write(sql, lazy=False, patience=patience, **values)
 
-    def read_each(self, sql: str, rows: Sequence[dict[str, object]]) -> list[list[Row]]:
-        """What the statement finds for the values of each row, in one round trip."""
-        deadline = clock.now() + PATIENCE
-        with ExplainedPostgresErrors(self.url), _Borrowed(self, deadline) as wire:
-            statements = [self._statement(sql, row) for row in rows]
-            return wire.execute_together(statements, deadline, prepare=True) if rows else []
+    def read_for_each(self, jobs: Sequence[str], sql: str, **values: Any) -> list[list[Row]]:
+        """What the statement finds with each of these as its `:job`. One statement for all: their rows come in a third
+        less time than as an answer for each."""
+        if len(jobs) == 1:
+            return [self.read(sql, job=jobs[0], **values)]
+        found: list[list[Row]] = [[] for _ in jobs]
+        for_each = f"{_FOR_EACH} ({sql.replace(':job', 'given.job')}) AS found"
+        for row in self.read(for_each, given="\n".join(jobs), **values):
+            found[row[0] - 1].append(row[1:])
+        return found
 
     def write(self, sql: str, *, lazy: bool = False, patience: float = PATIENCE, **values: object) -> list[Row]:
         """One statement, one transaction; committed when this returns.

@@ -92,11 +92,11 @@ class SqliteDatabase:
         with self._thread, self._explained:
             return self._current().execute(sql, _timed(sql, values)).fetchall()
 
-    def read_each(self, sql: str, rows: Sequence[dict[str, object]]) -> list[list[Row]]:
-        """What the statement finds for the values of each row."""
+    def read_for_each(self, jobs: Sequence[str], sql: str, **values: object) -> list[list[Row]]:
+        """What the statement finds with each of these as its `:job`."""
         with self._thread, self._explained:
             connection = self._current()
-            return [connection.execute(sql, _timed(sql, row)).fetchall() for row in rows]
+            return [connection.execute(sql, {"job": job, **values}).fetchall() for job in jobs]
 
     def write(self, sql: str, *, lazy: bool = False, patience: float = PATIENCE, **values: object) -> list[Row]:
         """One statement, one transaction, durable when this returns.

@@ -82,24 +82,20 @@ class Wire:
             return self.execute(sql, values, deadline)
 
     def execute_together(
-        self, statements: Sequence[tuple[bytes, Sequence[object]]], deadline: float, *, prepare: bool = False
+        self, statements: Sequence[tuple[bytes, Sequence[object]]], deadline: float
     ) -> list[list[Row]]:
         """Run several statements in one round trip; returns the rows of each. If one is refused, those after it are
-        not run. Raises as `execute` does.
-
-        `prepare` is for statements that only read: if the server does not know a name, all are sent again.
-        """
+        not run. Raises as `execute` does."""
         if len(statements) == 1 or pq.version() < _PIPELINES:
-            return [self.execute(*one, deadline, prepare=prepare) for one in statements]
+            return [self.execute(*one, deadline) for one in statements]
         self._settle(deadline)
         connection = self._connection
-        names = [self._prepared(*one, deadline) if prepare and self.prepares else b"" for one in statements]
         found: list[list[Row]] = []
         refused: ServerRefused | None = None
         try:
             connection.enter_pipeline_mode()
-            for name, one in zip(names, statements, strict=True):
-                self._send(name, *one)
+            for one in statements:
+                self._send(b"", *one)
             connection.pipeline_sync()
             for _ in statements:
                 answer = self._answer(deadline)
@@ -111,9 +107,6 @@ class Wire:
             connection.exit_pipeline_mode()
         except OperationalError as error:
             raise Broken(str(error)) from error
-        if refused and refused.sqlstate == _NO_SUCH_STATEMENT and prepare:
-            self.prepares = False  # as in `execute`
-            return self.execute_together(statements, deadline)
         if refused:
             raise refused
         return found

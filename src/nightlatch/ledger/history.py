@@ -109,7 +109,7 @@ class History:
 
     def amounts_of_runs(self, jobs: Sequence[str], *, most: int) -> list[list[tuple[int, ...]]]:
         """For each job, what each of its newest runs has used, the newest first, in whole parts of each unit."""
-        return self._tables.read_each(_AMOUNTS, [{"job": job, "most": most} for job in jobs])
+        return self._tables.read_for_each(jobs, _AMOUNTS, most=most)
 
     def series(self, job: str, *, most: int = 400) -> list[RunPoint]:
         """A job's newest runs, the oldest of them first."""
@@ -126,7 +126,7 @@ class History:
 
     def newest_outcomes_of(self, jobs: Sequence[str], most: int = 60) -> dict[str, list[tuple[float, str, float]]]:
         """`newest_outcomes` of each of these jobs."""
-        found = self._tables.read_each(_NEWEST_OUTCOMES, [{"job": job, "most": most} for job in jobs])
+        found = self._tables.read_for_each(jobs, _NEWEST_OUTCOMES, most=most)
         return {
             job: [(at / 1000, status, elapsed / 1000) for at, status, elapsed in reversed(rows)]
             for job, rows in zip(jobs, found, strict=True)

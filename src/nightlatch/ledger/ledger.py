@@ -184,7 +184,7 @@ class Ledger:
 
     def newest_of(self, jobs: Sequence[str]) -> dict[str, RunRow]:
         """`newest` of each of these jobs that has a run."""
-        found = self._tables.read_each(_NEWEST, [{"job": job} for job in jobs])
+        found = self._tables.read_for_each(jobs, _NEWEST)
         return {job: RUN.read(rows[0]) for job, rows in zip(jobs, found, strict=True) if rows}
 
     def attempts(self, run_id: str) -> list[Attempt]:

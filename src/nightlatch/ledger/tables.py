@@ -74,9 +74,9 @@ class Tables:
                 return
             after = dict(zip(after, page[-1], strict=False))
 
-    def read_each(self, sql: str, rows: Sequence[dict[str, object]]) -> list[list[Row]]:
-        """What the statement finds for the values of each row; faster than a `read` for each."""
-        return self.database.read_each(self.sql(sql), rows)
+    def read_for_each(self, jobs: Sequence[str], sql: str, **values: Any) -> list[list[Row]]:
+        """What the statement finds with each of these as its `:job`; faster than a `read` for each."""
+        return self.database.read_for_each(jobs, self.sql(sql), **values)
 
     def guarded(self, update: str, values: dict[str, object], inserts: Inserts, *, lazy: bool = False) -> list[Row]:
         return self.database.guarded(self.sql(update), values, inserts, lazy=lazy)

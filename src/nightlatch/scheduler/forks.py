@@ -18,11 +18,12 @@ import sys
 
 from ..config import place
 from ..core.job import unpack
+from ..core.json_text import dumps, loads
 from ..database import schema
 from ..errors import Error, Stop
 from ..runtime.supervisor.start import start
 from ..system import clock, identity, printing
-from ..system.light import dumps, loads, signal, sockets
+from ..system.light import signal, sockets
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
 PRELOADED = (
-    "nightlatch.config.settings",
     "nightlatch.database.sqlite",
     "nightlatch.ledger.effects",
     "nightlatch.ledger.ledger",
@@ -48,7 +48,6 @@ PRELOADED = (
     "nightlatch.runtime.supervisor.run.waiting",
     "nightlatch.store.sql",
     "nightlatch.store.sql_rows",
-    "nightlatch.system.spawn",
 )
 PUBLISHING = "nightlatch.runtime.supervisor.publishing.delivery"
 _LOOK = 1.0  # seconds between two looks at the package's files: a look takes longer than a fork

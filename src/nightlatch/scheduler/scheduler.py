@@ -22,6 +22,7 @@ from . import row_plan
 from .clocks import Clocks, Steadiness
 from .held import HeldPlans
 from .leases import JobLeases
+from .look_times import LookTimes
 from .row_plan import RowPlan
 from .row_reader import RowReader
 from .scheduled import Scheduled
@@ -65,7 +66,7 @@ class Scheduler:
         self._old: dict[str, str] = {}  # job → the definition in force, for jobs whose definition here is old
         self._unsynced: set[str] = set()  # jobs whose rows are read at the next look even if they are not due
         self._looked_at_all = clocks.now()
-        self._next: dict[str, float] = {}  # job → when it is worth a look
+        self._times = LookTimes()
         self._next_look = 0.0  # when all that is due is looked at again
         self._waiting: list[str] = []  # due jobs that wait for room, the oldest first
         self._others_claims = False
@@ -75,7 +76,7 @@ class Scheduler:
         self.jobs = jobs
         self._removed = (self._removed | set(removed)) - jobs.keys()
         self._unsynced = set(jobs)
-        self._next = {}
+        self._times = LookTimes()
         self._next_look = 0.0
 
     def look(self) -> float:
@@ -88,7 +89,8 @@ class Scheduler:
         found = self._rows(cursors, now)
         self._others_claims = any(row.claim and row.claim.is_open and row.claim.by != self._host for row in found)
         added = [RowPlan(None, self._new_row(self.jobs[job], now), Decision()) for job in sorted(self._missing(found))]
-        self._next |= {plan.new.job: plan.new.next_due for plan in added}
+        for plan in added:
+            self._times.set(plan.new.job, plan.new.next_due)
         self._waiting = []
         self._settle(found, [*added, *self._plans_for_removed(cursors, now)], now, self._room(found))
         self._watch.keep()
@@ -262,7 +264,7 @@ class Scheduler:
             row = self._with_cancel(row)
         following = due.following if due and decision.slot == due.newest else 0.0
         plan.new = row_plan.decided(row, job, decision, following, host=self._host, keep=self._keep)
-        self._next[row.job] = decision.look_at if decision.slot is None else plan.new.next_due
+        self._times.set(row.job, decision.look_at if decision.slot is None else plan.new.next_due)
 
     def _due(self, row: Row, job: Scheduled, now: float) -> Due | None:
         pause_is_over = row.paused is not None and 0 < row.paused.until <= now
@@ -312,7 +314,7 @@ class Scheduler:
                     self._forget(job)
                 continue
             if not has_won:
-                self._next[job] = self.jobs[job].next(self._store.clock())  # another scheduler was first
+                self._times.set(job, self.jobs[job].next(self._store.clock()))  # another scheduler was first
                 continue
             self._reader.remember(plan.new)
             self.served[job] = definition.mark(plan.new)  # only now: a definition whose move lost was not served
@@ -340,5 +342,4 @@ class Scheduler:
     def _pause(self, now: float) -> float:
         """Seconds until the next look, at the next due time or the next poll, whichever is first."""
         poll = POLL if not self._separate_ledgers else POLL_CLAIMED if self._others_claims else POLL_IDLE
-        known = [at for job in self.jobs if (at := self._next.get(job, 0.0)) > now]
-        return max(min([poll, *(at - now for at in known)]), 0.01)
+        return max(min(poll, self._times.next(now) - now), 0.01)

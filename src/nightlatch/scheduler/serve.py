@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..config.settings import absolute_store
 from ..core import advice, statuses
 from ..core.job import Job
 from ..core.row import NEVER
@@ -18,7 +17,7 @@ from ..errors import BadConfig, StoreUnreachable
 from ..ledger import open_for
 from ..runtime.shared.job import definition
 from ..store import url
-from ..system import clock, identity
+from ..system import clock, identity, storage
 from .clocks import Clocks
 from .scheduled import Scheduled
 from .scheduler import Scheduler
@@ -37,7 +36,7 @@ class Server:
         self._load, self._say = load, say
         self._by_file = not (store or os.environ.get(url.ENV))  # does nightlatch.toml name the store?
         self.moved = False  # nightlatch.toml names another store now: the caller must serve anew
-        self._where = absolute_store(url.resolve(store), os.getcwd())
+        self._where = storage.absolute_store(url.resolve(store), os.getcwd())
         self._store = url.connect(self._where)
         self._ledger = open_for(self._where)
         self._config = load()

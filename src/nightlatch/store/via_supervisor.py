@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 
+from ..core import json_text
 from ..errors import StoreUnreachable
 from ..system import light
 
@@ -43,7 +44,7 @@ def _answer(path: str) -> dict[str, object]:
     connection = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     try:
         connection.connect(path)
-        connection.sendall(light.dumps({"grant": grant_for(path), "do": "store"}).encode() + b"\n")
+        connection.sendall(json_text.dumps({"grant": grant_for(path), "do": "store"}).encode() + b"\n")
         text = b""
         while not text.endswith(b"\n"):
             more = connection.recv(1 << 16)
@@ -56,5 +57,5 @@ def _answer(path: str) -> dict[str, object]:
         ) from error
     finally:
         connection.close()
-    found: dict[str, object] = light.loads(text)
+    found: dict[str, object] = json_text.loads(text)
     return found

@@ -1,8 +1,8 @@
-"""The C parts of standard modules without their Python parts, for the path of `lock` and `run`. Only this file imports
-private modules.
+"""The C parts of standard modules without their Python parts, for the path of `lock` and `run`. Only this file and
+core/json_text.py import private modules.
 
 `signal` imports enum and functools to name its constants, `sqlite3` imports datetime for converters that we do not
-use, `json` imports re, `hashlib` loads OpenSSL, `socket` imports selectors, `ctypes` defines classes for a call that
+use, `hashlib` loads OpenSSL, `socket` imports selectors, `ctypes` defines classes for a call that
 needs none (1.6 ms instead of 0.3), `weakref` imports half of collections, `_sqlite3` imports functools,
 `importlib.util` imports threading. Together they take longer than acquiring a lease. Their C modules have the same
 names with the same meaning; a type checker sees the public modules. Each is loaded at its first use.
@@ -23,12 +23,6 @@ if TYPE_CHECKING:
 
     sockets: Any
     spec_from_file_location: Callable[..., Any]
-
-    def loads(text: str | bytes) -> Any: ...
-
-    def dumps(fact: object) -> str: ...
-
-    def encoder(default: Callable[[Any], Any] | None = None, *, nan: bool = True) -> Callable[[object], str]: ...
 
     def prctl(*arguments: int) -> int: ...
 
@@ -57,50 +51,7 @@ else:
             import _frozen_importlib_external
 
             return getattr(_frozen_importlib_external, name)
-        if name == "dumps":
-            return globals().setdefault("dumps", encoder())
         raise AttributeError(name)
-
-    def encoder(default=None, *, nan=True):
-        """As `json.JSONEncoder(default=default, allow_nan=nan).encode`."""
-        import _json
-
-        quote = _json.encode_basestring_ascii
-
-        def refused(fact):
-            raise TypeError(f"{type(fact).__name__} cannot be written as JSON")
-
-        def encode(fact):
-            pieces = _json.make_encoder({}, default or refused, quote, None, ": ", ", ", False, False, nan)
-            return quote(fact) if isinstance(fact, str) else "".join(pieces(fact, 0))
-
-        return encode
-
-    class _Scanner:
-        strict, memo, object_hook, object_pairs_hook = True, {}, None, None
-        parse_float, parse_int = float, int
-        parse_constant = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": -float("inf")}.__getitem__
-        scan = None
-
-        @classmethod
-        def make(cls):
-            import _json
-
-            cls.scan = _json.make_scanner(cls)
-            return cls.scan
-
-    def loads(text):
-        """As `json.loads`."""
-        if not isinstance(text, str):
-            text = text.decode()
-        text = text.strip(" \t\n\r")
-        try:
-            found, end = (_Scanner.scan or _Scanner.make())(text, 0)
-        except StopIteration:
-            raise ValueError("it is not JSON") from None
-        if end != len(text):
-            raise ValueError(f"it is not JSON: more follows at {end}")
-        return found
 
     def prctl(*arguments):
         """What `ctypes.CDLL(None).prctl(…)` returns. Linux only."""
@@ -140,9 +91,6 @@ else:
 __all__ = [
     "MAGIC_NUMBER",
     "SourceFileLoader",
-    "dumps",
-    "encoder",
-    "loads",
     "module_from_spec",
     "prctl",
     "ref",

@@ -1,7 +1,8 @@
 """Starting a process inside a cgroup, for the warden.
 
 Moving a running process into a cgroup takes up to 20 ms, since the kernel waits for every core. clone3 with
-CLONE_INTO_CGROUP (Linux 5.7) makes the process there, at the price of a fork. Python has no call for it.
+CLONE_INTO_CGROUP (Linux 5.7) makes the process there, at the price of a fork. Python has no call for it. A frugal
+warden moves itself in instead, and the command begins there without a fork of the warden's memory (vfork).
 """
 
 from __future__ import annotations

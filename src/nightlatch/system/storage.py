@@ -84,3 +84,14 @@ def _file_system_elsewhere(folder: str) -> str:
     mounts = sorted(psutil.disk_partitions(all=True), key=lambda mount: -len(mount.mountpoint))
     inside = (m.fstype for m in mounts if folder == m.mountpoint or folder.startswith(m.mountpoint.rstrip("/") + "/"))
     return next(inside, "")
+
+
+def absolute_store(store: str, folder: str) -> str:
+    """A store's URL, written in a file in `folder`, in a form that is valid in any folder."""
+    path = store.removeprefix(FILE_URL)
+    if path != store and not path.startswith(("/", "~")):
+        return f"{FILE_URL}{os.path.join(folder, path)}"
+    remote = store.removeprefix("git+")
+    if remote != store and not set(remote) & set("/:@"):
+        return f"git+{remote}@{folder}"
+    return store

@@ -61,9 +61,10 @@ class WardenProcess:
         streams: tuple[int, int] | None,
         lifetime: Lifetime | None,
         mask: Collection[int],
+        frugal: bool,
     ) -> None:
         self.orders, self.command, self.reports = orders, command, reports
-        self.grant, self.streams, self.lifetime, self.mask = grant, streams, lifetime, mask
+        self.grant, self.streams, self.lifetime, self.mask, self.frugal = grant, streams, lifetime, mask, frugal
         self.child = 0
         self.started = False
         self.status: int | None = None
@@ -102,7 +103,9 @@ class WardenProcess:
         os.setpgid(0, 0)
         tree.become_subreaper()
         self.cgroup = self.lifetime.enclose() if self.lifetime else ""
-        if self.cgroup:
+        if self.cgroup and self.frugal:
+            self._move_in()
+        elif self.cgroup:
             from . import spawn  # loaded now, while the supervisor acquires the lease
 
             self.clone = spawn

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ...core import checks, transient
+from ...core import checks, json_text, transient
 from ...core.effects import DONE, FAILED, FIRST_PAUSE, IN_DOUBT, LONGEST_PAUSE, PLANNED
 from ...core.keys import key as derive
 from ...errors import Error, NotDone, UsageError
-from ...system import clock, light
+from ...system import clock
 from .planned import Planned, contains_planned
 from .steps.drive import Sleep, SupervisorRequest, UserCall
 from .steps.step import as_recorded, pause_after, reason_of, serialised
@@ -196,6 +196,6 @@ def _recorded_result(result: str) -> Any:
     if not result:
         return None
     try:
-        return light.loads(result)
+        return json_text.loads(result)
     except ValueError:
         return result

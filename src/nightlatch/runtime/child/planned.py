@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from ...core import json_text
 from ...errors import OnlyPlanned
-from ...system import light
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,4 +69,4 @@ def _loads_revived(text: str) -> Any:
     return json.loads(text, object_hook=_revived)
 
 
-loads = _loads_revived if os.environ.get("NIGHTLATCH_DRY_RUN") else light.loads  # tree.DRY_RUN is slow to import
+loads = _loads_revived if os.environ.get("NIGHTLATCH_DRY_RUN") else json_text.loads  # tree.DRY_RUN is slow to import

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from _thread import _local
 
+from ...core import json_text
 from ...errors import Error, UsageError
 from ...system import light
 from .replies import as_error
@@ -55,7 +56,7 @@ def envelope() -> dict[str, str]:
 
 
 def encoded(envelope: dict[str, str], request: dict[str, Any]) -> bytes:
-    return light.dumps({**envelope, **request}).encode() + b"\n"
+    return json_text.dumps({**envelope, **request}).encode() + b"\n"
 
 
 def checked(reply: dict[str, Any]) -> dict[str, Any]:
@@ -92,7 +93,7 @@ class Connection:
             if not more:
                 raise ConnectionResetError("it hung up")
             text += more
-        return dict(light.loads(text))
+        return dict(json_text.loads(text))
 
     @property
     def is_cut(self) -> bool:

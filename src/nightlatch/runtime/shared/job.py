@@ -39,10 +39,10 @@ def go_home(job: Job, store: str | None) -> str | None:
     Returns the store's URL as it is valid there."""
     if not job.file:
         return store
-    from ...config.settings import absolute_store
     from ...store import url
+    from ...system import storage
 
-    store_url = absolute_store(url.resolve(store), os.getcwd())
+    store_url = storage.absolute_store(url.resolve(store), os.getcwd())
     os.chdir(os.path.dirname(job.file))
     return store_url
 

@@ -45,10 +45,16 @@ class Supervision:
     """
 
     def __init__(
-        self, argv: Sequence[str], folder: str = "", *, captured: Sequence[int] = (), blocked: bool = False
+        self,
+        argv: Sequence[str],
+        folder: str = "",
+        *,
+        captured: Sequence[int] = (),
+        blocked: bool = False,
+        frugal: bool = False,
     ) -> None:
         """`folder`: for the lock that proves that we live; "" if no lease will be held. `captured`: the command's
-        standard streams (1, 2) that this process reads, from `streams`. `blocked`: as for `Warden`."""
+        standard streams (1, 2) that this process reads, from `streams`. `blocked`, `frugal`: as for `Warden`."""
         self._argv = list(argv)
         self.lease: Lease | None = None
         self.lost: LeaseLost | None = None  # set on exit: why the lease was not held to the end; None: it was
@@ -62,7 +68,8 @@ class Supervision:
         self.streams = {number: reading_end for number, (reading_end, _) in pipes.items()}
         out, err = (pipes[number][1] if number in pipes else number for number in (1, 2))
         # Before any thread or connection exists: neither survives a fork.
-        self.warden = Warden(self.grant, (out, err) if pipes else None, lifetime=self._lifetime, blocked=blocked)
+        streams = (out, err) if pipes else None
+        self.warden = Warden(self.grant, streams, lifetime=self._lifetime, blocked=blocked, frugal=frugal)
         for _, writing_end in pipes.values():
             os.close(writing_end)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from types import FunctionType
 
-from ....core import checks, transient
+from ....core import checks, json_text, transient
 from ....core import retry as rules
 from ....core.effects import DONE, FAILED
 from ....core.keys import key as derive
 from ....errors import Busy, UsageError
-from ....system import clock, light
+from ....system import clock
 from ..planned import encode_planned, loads
 from .direct import RecordRequest
 from .drive import Sleep, SupervisorRequest, UserCall, call
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LONGEST_RESULT = 1_000_000  # characters of JSON
 _LONGEST_PAUSE = 60.0  # seconds; only a server may ask for more
-_encode = light.encoder(encode_planned, nan=False)
+_encode = json_text.encoder(encode_planned, nan=False)
 _PLAIN = (str, int, bool, type(None))  # come back from JSON as they were
 _DATA = (*_PLAIN, float, bytes, tuple, list, dict)  # compared by value, if a function captured them
 

@@ -112,7 +112,8 @@ class AgentsAtWork:
             self._rows[launch] = row
             held = self._allowances.lower_hold(launch, None if ended else Amounts(**more)) if more or ended else ()
         if answer := str(request.get("answer") or ""):
-            durable.replace(os.path.join(self._folder, "answer.md"), self._redacted(answer).encode())
+            folder = durable.private_folder(self._folder)
+            durable.replace(os.path.join(folder, "answer.md"), self._redacted(answer).encode())
         records = ((AGENT, [AGENT.row(row)]), *held)
         if more:
             about = {"model": str(request.get("model") or ""), "item": row.item, "source": "vendor"}

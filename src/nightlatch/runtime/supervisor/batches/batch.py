@@ -21,6 +21,7 @@ from ....ledger.chain import clean
 from ....ledger.items import ITEM, ItemRow
 from ....store import url
 from ....system import clock, identity, redaction
+from ....system.durable import private_folder
 from ...shared import client
 from ...shared.batches.items import IN_DOUBT_ITSELF
 from ...shared.effect_records import ledger_is_per_machine
@@ -167,6 +168,7 @@ class Checkpoints:
             self._publishing = Publishing(lease, writer.run.id, name)
             self._home = Workspace.make(store.folder, f"{writer.run.id}-{writer.run.attempt}", None)
         self._recover(ledger.items.in_flight(name))
+        private_folder(folder)
         self._files = {status: os.path.join(folder, f"items-{status}") for status in (DONE, IN_DOUBT, SET_ASIDE)}
         _write_digests(self._files[DONE], ledger.items.finished(name))
         _write_digests(self._files[IN_DOUBT], (item.digest for item in _undecided(ledger, name)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ....config import place
 from ....core.metering.price import DOLLAR
+from ....system.durable import private_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def open_gateway(
     from .accounts import Accounts
     from .gateway_process import GatewayProcess
 
+    private_folder(folder)
     accounts = Accounts(spending, listener.item_caps, lease, ledger, writer, used=listener.metered, folder=folder)
     listener.is_metered, listener.on_spent = lambda: accounts.is_metering, accounts.spent
     found = place.settings(job.file, "prices", "gateway")

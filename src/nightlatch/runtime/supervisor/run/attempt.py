@@ -15,7 +15,6 @@ from ....core import advice, retry, statuses
 from ....errors import Conflict, Error, LeaseLost, RunEnded, StaleToken, StoreUnreachable
 from ....ledger import kinds
 from ....system import clock
-from ....system.durable import private_folder
 from ....system.warden_messages import Ended
 from ...shared.job import definition
 from ..backoff import pause_seconds, until_recorded
@@ -48,7 +47,7 @@ class SealedAttempt:
         self.unended = ""  # what a person has to do about agents whose end was not confirmed
         self.recovered = ""  # how an earlier attempt's work came to be published
         self.planned = False  # what the command made waits for an approval
-        self._folder = os.path.join(self.store.folder, "runs", self.run.id)
+        self._folder = os.path.join(self.store.folder, "runs", self.run.id)  # made by what first writes into it
 
     def make(self) -> tuple[RunRow, int]:
         """Make the attempt. Returns the run as it ended, and the exit code of its start."""
@@ -109,9 +108,9 @@ class SealedAttempt:
     # ── work ──
 
     def _work(self, started: float) -> None:
-        folder, checkpoints = private_folder(self._folder), self.start.checkpoints
+        checkpoints = self.start.checkpoints
         if checkpoints:
-            checkpoints.prepare(self.store, self.ledger, self.lease, self.writer, folder)
+            checkpoints.prepare(self.store, self.ledger, self.lease, self.writer, self._folder)
         self.attendance = Attendance(
             self.job,
             self.start.supervision,
@@ -121,7 +120,7 @@ class SealedAttempt:
             self.reported,
             self.spending,
             self.ending,
-            folder=folder,
+            folder=self._folder,
             variables=self.start.variables,
             delivery=self.delivery,
             checkpoints=checkpoints,

@@ -64,7 +64,7 @@ class Attendance:
         checkpoints: Checkpoints | None,
         where: str,
     ) -> None:
-        """`folder`: where its standard output and error are kept. `variables`: for the command, besides NIGHTLATCH_*.
+        """`folder`: the run's, where its output is kept. `variables`: for the command, besides NIGHTLATCH_*.
         `where`: the store's URL."""
         self._writer, self._spending = writer, spending
         self._job, self._lease, self._ending, self._delivery = job, lease, ending, delivery

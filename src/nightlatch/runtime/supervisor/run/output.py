@@ -20,15 +20,15 @@ _ROOM = 4096  # bytes that a writable pipe takes without blocking
 
 
 class KeptOutput:
-    """The kept output of one attempt: `output` in its folder, and `output.1` before it. What cannot be kept, as when
-    the disk is full, is shown all the same."""
+    """The kept output of one attempt: `output` in its folder, and `output.1` before it. They are made with the first
+    byte. What cannot be kept, as when the disk is full, is shown all the same."""
 
     _complained = False
 
     def __init__(self, folder: str) -> None:
-        self.path = os.path.join(private_folder(folder), "output")
-        self._fd = self._open()
-        self._size = os.fstat(self._fd).st_size
+        self.path = os.path.join(folder, "output")
+        self._fd = -1
+        self._size = 0
 
     def write(self, data: bytes) -> None:
         try:
@@ -39,6 +39,10 @@ class KeptOutput:
                 print(f"nightlatch: not all of the output can be kept: {error.strerror}", file=sys.stderr)
 
     def _write(self, data: bytes) -> None:
+        if self._fd < 0:
+            private_folder(os.path.dirname(self.path))
+            self._fd = self._open()
+            self._size = os.fstat(self._fd).st_size
         view = memoryview(data)
         while view:
             view = view[os.write(self._fd, view) :]
@@ -49,7 +53,8 @@ class KeptOutput:
             os.close(full)
 
     def close(self) -> None:
-        os.close(self._fd)
+        if self._fd >= 0:
+            os.close(self._fd)
 
     def _open(self) -> int:
         return os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)

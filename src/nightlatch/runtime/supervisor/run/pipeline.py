@@ -60,7 +60,9 @@ class Pipeline(Preflight):
     def go(self) -> Verdict:
         blocked = self.checkpoints is not None  # a batch's driver, which unblocks signals when it is ready
         folder = url.folder_of(self.where) if self.large else self.store.folder
-        self.supervision = Supervision(self._argv(), folder, captured=(1, 2), blocked=blocked)
+        # Many runs of a schedule may begin at once: then what each of them takes counts, not when its command starts.
+        frugal = self.claim is not None
+        self.supervision = Supervision(self._argv(), folder, captured=(1, 2), blocked=blocked, frugal=frugal)
         try:
             with self.supervision:
                 return self._run_claimed() if self.claim else self._run_unclaimed()

@@ -70,6 +70,7 @@ class Unwritten:
 
     def _append(self, line: str) -> None:
         is_new = not os.path.exists(self._path)
+        folder = durable.private_folder(os.path.dirname(self._path))
         fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
             size, view = os.fstat(fd).st_size, memoryview(line.encode() + b"\n")
@@ -83,7 +84,8 @@ class Unwritten:
         finally:
             os.close(fd)
         if is_new:
-            durable.fsync_folder(os.path.dirname(self._path))
+            for made in (folder, os.path.dirname(folder), os.path.dirname(os.path.dirname(folder))):
+                durable.fsync_folder(made)
 
     def _work(self) -> None:
         while True:

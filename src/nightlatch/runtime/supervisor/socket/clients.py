@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 
+from ....core import json_text
 from ....errors import Stop
-from ....system import light
 from ...shared.replies import DeferredReply, refusal
 from .threads import Threads
 
@@ -142,7 +142,7 @@ class Clients:
         for line in lines:
             request_id = None
             try:
-                request = light.loads(line)
+                request = json_text.loads(line)
                 if not isinstance(request, dict) or request.pop("grant", "") != self._grant:
                     raise ValueError("every line is a JSON object whose `grant` is $NIGHTLATCH_GRANT")
                 request_id = request.pop("id", None)
@@ -165,7 +165,9 @@ class Clients:
         if client.fd < 0:
             return  # it has hung up
         sends_already = bool(client.unsent)
-        client.unsent += light.dumps(answer if request_id is None else {"id": request_id, **answer}).encode() + b"\n"
+        client.unsent += (
+            json_text.dumps(answer if request_id is None else {"id": request_id, **answer}).encode() + b"\n"
+        )
         if not sends_already:
             self._flush(client)
 
