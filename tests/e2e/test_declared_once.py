@@ -152,7 +152,7 @@ def test_nobody_else_looks_at_a_stores_scheme():
     """Gates have URLs of their own, and `--publish` and a workspace name branches."""
     elsewhere = {
         "gates",
-        "runtime/supervisor/publishing/targets.py",
+        "runtime/supervisor/publishing/replace_target.py",
         "runtime/child/batches/item_workspaces.py",
         "observe/gate_views.py",
         "cli/prove_places.py",

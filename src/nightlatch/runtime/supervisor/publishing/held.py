@@ -16,7 +16,8 @@ from ....ledger import kinds
 from ....system import durable, treecopy
 from . import workspace as workspaces
 from .publish import earlier_intents
-from .targets import CommandFolder, PushTarget
+from .push_target import PushTarget
+from .targets import CommandFolder
 from .workspace import Workspace
 
 TYPE_CHECKING = False

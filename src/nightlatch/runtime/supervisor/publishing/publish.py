@@ -12,7 +12,9 @@ from itertools import permutations
 
 from ....errors import Conflict, NothingToPublish, StaleToken, UsageError
 from ....ledger import kinds
-from .targets import REPLACED, Publisher, PushTarget, ReplaceTarget
+from .push_target import PushTarget
+from .replace_target import ReplaceTarget
+from .targets import REPLACED, Publisher
 from .workspace import Workspace
 
 TYPE_CHECKING = False
