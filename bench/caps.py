@@ -43,7 +43,7 @@ def _filled(book: Ledger, rows: int) -> Ledger:
         writer.record("reports", [(USED, reports)])
         writer.usage(calls=1)
         writer.finish("succeeded")
-    assert book.used("job", "calls", "day") == rows + RUNS
+    assert book.period_usage.of_job("job", "calls", "day") == rows + RUNS
     return book
 
 
@@ -53,7 +53,7 @@ def _compare(name: str, few: Ledger, many: Ledger) -> None:
         for book, times in zip((few, many), taken, strict=True):
             started = time.perf_counter()
             for _ in range(CHECKS):
-                book.used("job", "usd", "day")
+                book.period_usage.of_job("job", "usd", "day")
             times.append((time.perf_counter() - started) / CHECKS)
     one, other = map(statistics.median, taken)
     print(f"  {name:12} {one * 1e6:7.0f} us   {other * 1e6:7.0f} us   {other / one:5.2f} x")

@@ -162,7 +162,7 @@ def _audit(title: str, url: str, entries: int = 100_000) -> None:
             writer.take(*(Verb(kinds.EFFECT_OF_RUN, {"key": step, "reason": "x" * 60}) for step in range(250)))
         writer.finish("succeeded", exit_code=0, elapsed=1.0)
     started = time.perf_counter()
-    verdict = book.verify(book.heads())
+    verdict = book.journal.verify(book.journal.heads())
     took = time.perf_counter() - started
     assert not verdict.breaks and verdict.entries > entries
     print(f"  audit of {verdict.entries} entries on {title}: {took:.2f} s (goal: under 5 s)")

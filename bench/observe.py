@@ -39,25 +39,29 @@ def questions() -> Iterator[tuple[str, float, Callable[[StoreReader], object]]]:
     def day(days: int) -> str:
         return time.strftime("%Y-%m-%d", time.gmtime(now - days * 86400))
 
-    yield "used by a job today", GOAL, lambda r: r.ledger.used("job007", "usd", "day")
+    yield "used by a job today", GOAL, lambda r: r.ledger.period_usage.of_job("job007", "usd", "day")
     yield "newest run of a job", GOAL, lambda r: r.ledger.newest("job007")
-    yield "last 50 runs of a rare job", GOAL, lambda r: list(r.ledger.runs(job="job150", limit=50))
-    yield "stalled runs of a rare job", GOAL, lambda r: list(r.ledger.runs(job="job150", status="stalled", limit=50))
-    yield "runs of a job that is not there", GOAL, lambda r: list(r.ledger.runs(job="nothing", limit=50))
+    yield "last 50 runs of a rare job", GOAL, lambda r: list(r.ledger.history.runs(job="job150", limit=50))
+    yield (
+        "stalled runs of a rare job",
+        GOAL,
+        lambda r: list(r.ledger.history.runs(job="job150", status="stalled", limit=50)),
+    )
+    yield "runs of a job that is not there", GOAL, lambda r: list(r.ledger.history.runs(job="nothing", limit=50))
     yield (
         "failed, last 30 days, 50 of them",
         GOAL,
-        lambda r: list(r.ledger.runs(status="failed", since=now - 30 * 86400, limit=50)),
+        lambda r: list(r.ledger.history.runs(status="failed", since=now - 30 * 86400, limit=50)),
     )
     jobs = [f"job{n:03d}" for n in range(JOBS)]
     yield "last 60 runs of 200 jobs", GOAL, lambda r: r.ledger.history.newest_outcomes_of(jobs)
     yield "used by day and job, 30 d", GOAL, lambda r: r.ledger.history.usd_by("day", "job", since=day(30))
     yield "used by day and job, 365 d", GOAL, lambda r: r.ledger.history.usd_by("day", "job", since=day(365))
-    yield "newest refusals", GOAL, lambda r: r.ledger.history.rare_entries(kinds.REFUSED, most=50)
+    yield "newest refusals", GOAL, lambda r: r.ledger.journal.rare_entries(kinds.REFUSED, most=50)
     yield (
         "a job's rare entries",
         GOAL,
-        lambda r: r.ledger.history.rare_entries(job="job001", since=now - 86400),
+        lambda r: r.ledger.journal.rare_entries(job="job001", since=now - 86400),
     )
     yield "chains with news for a reader", GOAL, lambda r: r.ledger.outbox.reader.news()
     yield "usage --by day,job --since 30d", GOAL, lambda r: usage_report.report(r, ("day", "job"), since=day(30))

@@ -65,7 +65,7 @@ class _Job:
     def elapsed(self) -> float:
         """Of a run by hand, as its verdict has it."""
         self.call("run", "page", "--new")
-        return next(iter(open_for(self._env["NIGHTLATCH_STORE"]).runs(job="page", limit=1))).elapsed or 0.0
+        return next(iter(open_for(self._env["NIGHTLATCH_STORE"]).history.runs(job="page", limit=1))).elapsed or 0.0
 
     def call(self, *words: str) -> float:
         return timing.command([sys.executable, "-P", "-m", "nightlatch", *words], self._env)

@@ -115,7 +115,7 @@ def _vacuum(ledger: Ledger) -> None:
 
 def _year(ledger: Ledger, size: int) -> None:
     """The same last day and the same year of tally at every size: runs go with retention, the tally stays."""
-    list(ledger.runs())
+    list(ledger.history.runs())
     rng, now, day = random.Random(1), time.time(), ledger._tables.day
     _insert(ledger, "run", list(RUN.columns), _runs(rng, now, size))
     rng = random.Random(2)

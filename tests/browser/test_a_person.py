@@ -149,7 +149,7 @@ def test_a_person_approves_watches_cancels_resolves_retries_and_promotes(house, 
     hand.press(f"Retry: crawl-{way}")
     page.wait_for_url("**/run/*")
     assert found(ledger, f"crawl-{way}").status == statuses.PENDING
-    assert "@" in next(entry.facts["by"] for entry in ledger.job_entries(f"crawl-{way}") if entry.kind == "retried")
+    assert "@" in next(entry.facts["by"] for entry in ledger.journal.of_job(f"crawl-{way}") if entry.kind == "retried")
 
     def counted() -> bool:  # by the supervisor, after the run has ended
         page.goto(f"{pages.base}job/build-{way}")

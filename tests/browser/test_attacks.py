@@ -45,12 +45,12 @@ def me(pages):
 
 
 def form_of(pages: PagesProcess) -> dict[str, str]:
-    (run,) = open_for(pages.store).runs(job="crawl")
+    (run,) = open_for(pages.store).history.runs(job="crawl")
     return {"run": run.id, "seen": state_of(run)}
 
 
 def status_of(pages: PagesProcess) -> str:
-    (run,) = open_for(pages.store).runs(job="crawl")
+    (run,) = open_for(pages.store).history.runs(job="crawl")
     return run.status
 
 
@@ -158,7 +158,7 @@ def test_a_stream_that_is_not_read_is_let_go(tmp_path, monkeypatch):
     impatient = "from nightlatch.web import live; live.PATIENCE = 1.0; from nightlatch.cli.main import main; main()"
     monkeypatch.setattr(programs, "NIGHTLATCH", [sys.executable, "-c", impatient])
     pages = PagesProcess(store)
-    me, (run,) = pages.session(), open_for(store).runs(job="long")
+    me, (run,) = pages.session(), open_for(store).history.runs(job="long")
     request = f"GET /{pages.access.prefix}/run/{run.id}/events HTTP/1.1\r\nHost: 127.0.0.1:{pages.port}\r\n"
     deaf = []
     for _ in range(live.STREAMS):
@@ -209,7 +209,7 @@ def test_a_server_that_only_shows_has_no_way_to_change_anything(pages):
 def test_a_job_whose_costs_did_not_change_has_no_new_usual(me, pages):
     status, _, text = me.post("act/usual", {"job": "crawl", "what": "usd", "run": form_of(pages)["run"]})
     assert status == 409 and "has changed since" in text
-    assert not [entry for entry in open_for(pages.store).job_entries("crawl") if entry.kind == "usual"]
+    assert not [entry for entry in open_for(pages.store).journal.of_job("crawl") if entry.kind == "usual"]
 
 
 def test_a_decision_by_a_link_is_not_one(me, pages):
@@ -381,7 +381,7 @@ def test_a_line_of_a_megabyte_is_cut(tmp_path):
         store, "run", "long", "--key", "k", "--", "sh", "-c", "head -c 1000000 /dev/zero | tr '\\0' x; echo; echo end"
     )
     pages = PagesProcess(store)
-    (run,) = open_for(store).runs(job="long")
+    (run,) = open_for(store).history.runs(job="long")
     status, _, text = pages.session().get(f"run/{run.id}")
     assert status == 200 and len(text) < 60_000 and ">end<" in text
     pages.end()
@@ -405,7 +405,7 @@ def test_a_stream_is_resumed_at_the_byte(tmp_path):
     store = f"sqlite:///{tmp_path}/state/nightlatch.db"
     nightlatch(store, "run", "talk", "--key", "k", "--", "sh", "-c", "echo one; echo two; echo three")
     pages = PagesProcess(store)
-    me, (run,) = pages.session(), open_for(store).runs(job="talk")
+    me, (run,) = pages.session(), open_for(store).history.runs(job="talk")
     _, _, whole = me.get(f"run/{run.id}/events")
     place = next(line.removeprefix("id: ") for line in whole.splitlines() if line.startswith("id: "))
     inode, _, end = place.partition(":")

@@ -111,7 +111,7 @@ def test_every_decision(store_url, tmp_path):
     press(me, f"run/{run_of('slow')}", "cancel: Cancel")
     assert slow.wait(60) == 120
     press(me, f"run/{run_of('crawl')}", "retry: Retry")
-    assert any(entry.kind == "retried" and "@" in entry.facts["by"] for entry in ledger.job_entries("crawl"))
+    assert any(entry.kind == "retried" and "@" in entry.facts["by"] for entry in ledger.journal.of_job("crawl"))
 
     assert "hello" not in (target.read_text() if target.exists() else "")
     press(me, f"run/{run_of('build')}", "approve: Approve")

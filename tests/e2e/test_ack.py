@@ -37,7 +37,7 @@ def test_ack_clears_a_failed_run_until_it_fails_again_and_the_journal_says_who(s
     assert nightlatch(sqlite_url, "ack", found[:6]).returncode == 0
     assert needing_you(sqlite_url) == []
     assert nightlatch(sqlite_url, "status", "--exit-code").returncode == 0
-    entries = [entry for entry in open_for(sqlite_url).job_entries("broken") if entry.kind == "acknowledged"]
+    entries = [entry for entry in open_for(sqlite_url).journal.of_job("broken") if entry.kind == "acknowledged"]
     assert entries[0].facts == {"run": found, "attempt": "1", "by": f"{identity.user()}@{identity.host()}"}
     assert "has seen it" in nightlatch(sqlite_url, "show", found).stdout
     assert nightlatch(sqlite_url, "audit", "verify").returncode == 0

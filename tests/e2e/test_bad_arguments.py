@@ -206,6 +206,6 @@ def test_inside_a_run_nothing_is_begun_of_what_is_wrong(sqlite_url, tmp_path):
     done = command(sqlite_url, "run", "walk", "--key", "k", "--", sys.executable, "inside.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
     ledger = open_for(sqlite_url)
-    (run,) = ledger.runs(job="walk")
+    (run,) = ledger.history.runs(job="walk")
     assert not ledger.effects.every()
-    assert not list(ledger.nested_in(run))
+    assert not list(ledger.history.nested_in(run))

@@ -135,18 +135,18 @@ def test_a_dry_run_claims_and_starts_nothing(sqlite_url, tmp_path, acts):
     assert shown.stdout.splitlines()[-1] == "2 to do, 0 done, 0 in doubt, 1 repeated, 1 unreadable"
     planned = nightlatch(sqlite_url, *command[:5], "--json", *command[5:]).stdout.splitlines()
     assert [json.loads(line)["command"][-1] for line in planned] == ["1", "2"]
-    assert acts.read_text() == "" and not list(open_for(sqlite_url).runs())
+    assert acts.read_text() == "" and not list(open_for(sqlite_url).history.runs())
 
 
 def test_checkpoints_stand_in_the_runs_journal(sqlite_url, tmp_path):
     nightlatch(sqlite_url, "batch", "b", jsonl(tmp_path, *ids(1)), "--key", "{id}", "--", "echo", "hello")
     ledger = open_for(sqlite_url)
-    (run,) = ledger.runs()
-    steps = [entry.facts for entry in ledger.entries(run.id) if entry.kind == "steps"]
+    (run,) = ledger.history.runs()
+    steps = [entry.facts for entry in ledger.journal.of_run(run.id) if entry.kind == "steps"]
     assert steps == [{"begun": "1"}, {"done": "1"}]
     (step,) = ledger.items.every("b", "done")
     assert (step.key, step.result, step.exit_code) == ("1", "hello\n", 0)
-    assert not ledger.verify().breaks
+    assert not ledger.journal.verify().breaks
 
 
 @pytest.mark.parametrize("machine", ["another", ""], ids=["another machine", "another user of this machine"])

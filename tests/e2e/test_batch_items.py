@@ -97,7 +97,7 @@ def test_a_batch_killed_while_it_published_does_not_publish_twice(sqlite_url, tm
     assert again.returncode == 0, again.stderr
     assert (out.read_text() == first) == (survives != "nothing")
     assert ("1 done" in again.stderr) == (survives == "nothing")
-    assert not open_for(sqlite_url).verify().breaks
+    assert not open_for(sqlite_url).journal.verify().breaks
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_an_item_over_its_budget_is_ended_from_outside_and_set_aside(sqlite_url,
     assert done.returncode == 1
     assert "1 (its budget usd/item=0.1 is spent" in done.stderr and "1 done" in done.stderr
     assert "1 set aside" in done.stderr
-    (run,) = open_for(sqlite_url).runs()
+    (run,) = open_for(sqlite_url).history.runs()
     assert run.usage.usd == pytest.approx(0.51)
 
 
@@ -149,7 +149,7 @@ def test_the_whole_batch_ends_when_its_budget_is_spent(sqlite_url, tmp_path):
     words = ("batch", "b", items, "--key", "{id}", "--budget", "calls=3", "--meter", "report", "--")
     done = nightlatch(sqlite_url, *words, *SPEND, "calls=1")
     assert done.returncode == 121
-    (run,) = open_for(sqlite_url).runs()
+    (run,) = open_for(sqlite_url).history.runs()
     assert run.status == "over-budget" and 4 <= run.usage.calls < 50
 
 
@@ -157,7 +157,7 @@ def test_a_batch_that_is_done_when_its_budget_is_passed_is_done(sqlite_url, tmp_
     words = ("--key", "{id}", "--budget", "calls=2", "--meter", "report", "--", *SPEND, "calls=1")
     done = nightlatch(sqlite_url, "batch", "b", jsonl(tmp_path, *({"id": number} for number in range(3))), *words)
     assert done.returncode == 0 and "3 done" in done.stderr, done.stderr
-    (run,) = open_for(sqlite_url).runs()
+    (run,) = open_for(sqlite_url).history.runs()
     assert run.status == "succeeded" and "exceeded its budget calls=2" in run.reason
     more = nightlatch(sqlite_url, "batch", "b", jsonl(tmp_path, *({"id": number} for number in range(5))), *words)
     assert more.returncode == 0 and "2 done, 3 skipped" in more.stderr, more.stderr
@@ -168,7 +168,7 @@ def test_usage_is_read_from_what_each_item_prints(sqlite_url, tmp_path):
     agent = ("echo", '{{"type": "result", "total_cost_usd": 0.25, "usage": {{"input_tokens": 7}}}}')
     words = ("batch", "b", items, "--key", "{id}", "--budget", "usd/item=1", "--meter", "output", "--", *agent)
     assert nightlatch(sqlite_url, *words).returncode == 0
-    (run,) = open_for(sqlite_url).runs()
+    (run,) = open_for(sqlite_url).history.runs()
     assert (run.usage.usd, run.usage.tokens) == (0.5, 14)
 
 
@@ -230,7 +230,7 @@ def test_the_summary_as_json_has_standard_output_for_itself(sqlite_url, tmp_path
     )
     assert [(item["key"], item["status"]) for item in report["items"]] == [("2", "failed"), ("3", "needs-attention")]
     assert "hello" in done.stderr
-    (run,) = open_for(sqlite_url).runs()
+    (run,) = open_for(sqlite_url).history.runs()
     assert report["run"] == run.id and run.reason == "1 done, 0 skipped, 1 failed, 0 in doubt, 1 set aside"
 
 
@@ -282,7 +282,7 @@ def test_a_bar_on_a_terminal_and_plain_lines_elsewhere(sqlite_url, tmp_path):
     assert "\x1b" not in shown.partition("nightlatch: b: 6 done")[2], "the summary has the last word"
     elsewhere = nightlatch(sqlite_url, "batch", "c", items, *work)
     assert "\x1b" not in elsewhere.stderr + elsewhere.stdout
-    kept = nightlatch(sqlite_url, "logs", next(run.id for run in open_for(sqlite_url).runs(job="b"))).stdout
+    kept = nightlatch(sqlite_url, "logs", next(run.id for run in open_for(sqlite_url).history.runs(job="b"))).stdout
     assert "\x1b" not in kept and "%" not in kept
 
 
@@ -314,7 +314,7 @@ def test_a_result_that_is_no_text_or_too_long_is_kept_as_far_as_it_can_be(sqlite
     assert done.stdout.startswith(b"\xff\xfe\x00x") and len(done.stdout) == 3_000_004, "shown as it came"
     results = {step.key: step.result for step in open_for(sqlite_url).items.every("b", "done")}
     assert results["1"].startswith("\\xff\\xfe") and len(results["2"]) <= 4 * 1024
-    assert not open_for(sqlite_url).verify().breaks
+    assert not open_for(sqlite_url).journal.verify().breaks
 
 
 def test_what_an_item_prints_carries_its_name_but_for_output_that_a_program_reads(sqlite_url, tmp_path):

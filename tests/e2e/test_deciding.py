@@ -107,7 +107,7 @@ def test_a_lapsed_run_is_taken_over_and_decided(sqlite_url, lapsed, outcome, sta
 
 def test_what_needs_attention_is_pending_again_when_it_is_resolved_so(sqlite_url):
     ledger = open_for(sqlite_url)
-    waiting = ledger.attention(ledger.open_run("a", "k").id, "a gate cannot be sealed", "nightlatch").id
+    waiting = ledger.decisions.attention(ledger.open_run("a", "k").id, "a gate cannot be sealed", "nightlatch").id
     assert "a gate cannot be sealed" in nightlatch(sqlite_url).stdout
     assert nightlatch(sqlite_url, "resolve", waiting, "again").returncode == 0
     assert one(sqlite_url, "a")["status"] == "pending"

@@ -152,7 +152,7 @@ def test_nobody_else_looks_at_a_stores_scheme():
     """Gates have URLs of their own, and `--publish` and a workspace name branches."""
     elsewhere = {
         "gates",
-        "runtime/supervisor/publishing/targets.py",
+        "runtime/supervisor/publishing/replace_target.py",
         "runtime/child/batches/item_workspaces.py",
         "observe/gate_views.py",
         "cli/prove_places.py",
@@ -260,7 +260,7 @@ from nightlatch.ledger.nested import _ROW
 from nightlatch.ledger.records import RUN, RunRow
 from nightlatch.ledger.snapshot import Snapshot
 book = open_for({store!r})
-(before,) = book.runs(job="x")
+(before,) = book.history.runs(job="x")
 print(repr(before.colour), "colour" in _ROW.tail)
 with book._tables.database.transaction() as execute:
     made = RunRow(id="made", job="y", key="k", created=1.0, changed=1.0, colour="red")
@@ -312,7 +312,7 @@ book = open_for({store!r})
 run = book.open_run("x", "k", command="true", host="here")
 writer = book.seal(run.id, token=1, grant="g", holder=Holder(incarnation="i", user="ann", host="here"))
 writer.event(kinds.WHISTLED, tune="a\x1b[31m reel", times=3)
-book.note("x", kinds.WHISTLED, run=run.id, tune="a jig")
+book.journal.note("x", kinds.WHISTLED, run=run.id, tune="a jig")
 for wrong in (lambda: writer.event(kinds.WHISTLED, colour="red"), lambda: writer.event("hummed")):
     try:
         wrong()
@@ -346,18 +346,20 @@ def test_every_run_records_its_definition(sqlite_url, tmp_path):
     (tmp_path / "items").write_text("a\n")
     command(sqlite_url, "batch", "b", str(tmp_path / "items"), "--", "true")
     ledger = open_for(sqlite_url)
-    by_key = {run.key: run.definition for run in ledger.runs(job="x")}
+    by_key = {run.key: run.definition for run in ledger.history.runs(job="x")}
     assert by_key["a"] == by_key["b"] == definition(job) == hashlib.sha256(job.definition().encode()).hexdigest()
     assert by_key["c"] not in ("", by_key["a"])
-    assert [len(run.definition) for run in ledger.runs(job="b")] == [64]
+    assert [len(run.definition) for run in ledger.history.runs(job="b")] == [64]
 
 
 def test_an_edited_job_is_in_the_journal_of_its_next_attempt(sqlite_url):
     command(sqlite_url, "run", "x", "--key", "k", "--timeout", "1m", "--", "false")
     command(sqlite_url, "run", "x", "--key", "k", "--timeout", "2m", "--", "false")
     ledger = open_for(sqlite_url)
-    (run,) = ledger.runs(job="x")
-    entries = [entry.facts.get("definition") for entry in ledger.entries(run.id) if entry.kind in ("opened", "started")]
+    (run,) = ledger.history.runs(job="x")
+    entries = [
+        entry.facts.get("definition") for entry in ledger.journal.of_run(run.id) if entry.kind in ("opened", "started")
+    ]
     assert entries[0] and entries[1] is None and entries[2] == run.definition != entries[0]
 
 
@@ -382,6 +384,6 @@ def test_the_environments_values_are_not_among_the_words_of_a_process(sqlite_url
     done = nightlatch.run("x", f'{words}; test "$TOLD" = hunter2-hunter2', env={"TOLD": "hunter2-hunter2"},
                           store=sqlite_url)  # fmt: skip
     assert done.status == "succeeded"
-    (run,) = open_for(sqlite_url).runs(job="x")
+    (run,) = open_for(sqlite_url).history.runs(job="x")
     shown = command(sqlite_url, "logs", run.id).stdout
     assert "nightlatch run x --packed" in shown and "hunter2" not in shown

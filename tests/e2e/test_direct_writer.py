@@ -112,11 +112,11 @@ def test_the_job_writes_itself_and_the_next_attempt_finds_all(jobs):
     assert jobs.run("many.run(40)").startswith("failed 9")
     ledger = open_for(jobs.store)
     run = ledger.find("many", "k")
-    assert run and "lent" in [entry.kind for entry in ledger.entries(run.id)]
+    assert run and "lent" in [entry.kind for entry in ledger.journal.of_run(run.id)]
     assert [entry.facts["key"] for entry in ledger.step_log.entries(run.id)] == [str(number) for number in range(40)]
     assert jobs.run("many.run(50)").startswith("succeeded")
     assert len(list(ledger.step_log.entries(run.id))) == 50
-    assert not ledger.verify(ledger.heads()).breaks
+    assert not ledger.journal.verify(ledger.journal.heads()).breaks
 
 
 def test_a_job_does_not_write_itself_where_that_takes_a_password(tmp_path, postgres):
@@ -125,7 +125,7 @@ def test_a_job_does_not_write_itself_where_that_takes_a_password(tmp_path, postg
     assert jobs.run("many.run(40)").startswith("failed 9")
     ledger = open_for(url)
     run = ledger.find("many", "k")
-    assert run and "lent" not in [entry.kind for entry in ledger.entries(run.id)]
+    assert run and "lent" not in [entry.kind for entry in ledger.journal.of_run(run.id)]
     assert len(list(ledger.step_log.entries(run.id))) == 40
 
 
@@ -142,7 +142,7 @@ def test_nested_runs_are_written_begun_again_and_done_once(jobs, threads):
     assert [known and known.value for known in done] == [run and run.id for run in found]
     assert jobs.run("queue.run('c', 40)").startswith("succeeded")
     assert [run and ledger.run(run.id) for run in found] == found
-    assert not ledger.verify(ledger.heads()).breaks
+    assert not ledger.journal.verify(ledger.journal.heads()).breaks
 
 
 def test_what_its_process_left_in_the_middle_is_failed_by_the_supervisor(tmp_path, ledger_url):
@@ -156,7 +156,7 @@ def test_what_its_process_left_in_the_middle_is_failed_by_the_supervisor(tmp_pat
     last = ledger.find("waiting", "m-last")
     assert last and (last.status, last.reason) == ("failed", "its process ended in the middle of it")
     assert jobs.run("waiting.run('b')").startswith("succeeded")
-    assert not ledger.verify(ledger.heads()).breaks
+    assert not ledger.journal.verify(ledger.journal.heads()).breaks
 
 
 def test_all_that_a_run_consists_of_append_to_one_chain(jobs):
@@ -166,7 +166,7 @@ def test_all_that_a_run_consists_of_append_to_one_chain(jobs):
     assert run
     done = [entry.facts["key"] for entry in ledger.step_log.entries(run.id) if entry.kind == "step-done"]
     assert len(done) == len(set(done)) == 30 + 30 + 4 * 30 + 60 + 30
-    assert not ledger.verify(ledger.heads()).breaks
+    assert not ledger.journal.verify(ledger.journal.heads()).breaks
 
 
 @pytest.mark.parametrize(("hangs", "ends"), [(False, "succeeded"), (True, "stalled")])

@@ -166,10 +166,10 @@ def test_nothing_is_claimed(tmp_path, ledger_url):
     place = Place(tmp_path, ledger_url)
     place.call("whole.dry_run()")
     ledger, store = open_for(place.url), connect(place.url)
-    assert not list(ledger.runs()) and not ledger.effects.every() and not ledger.usage()
+    assert not list(ledger.history.runs()) and not ledger.effects.every() and not ledger.history.tallies(())
     assert store.read("whole") is None and store.look("whole", "k") is None
-    assert [entry.kind for entry in ledger.job_entries("whole")] == ["plan"]
-    assert ledger.verify().entries == 1
+    assert [entry.kind for entry in ledger.journal.of_job("whole")] == ["plan"]
+    assert ledger.journal.verify().entries == 1
     place.call("whole.dry_run()")
     assert place.noted == ["outlined", "outlined"]
 
@@ -220,7 +220,7 @@ def test_its_timeout_ends_it(place):
 def test_its_budget_ends_it_and_is_not_used_up(place):
     for _ in range(2):
         place.call("spends.dry_run()", exits=121)
-    assert not open_for(place.url).usage()
+    assert not open_for(place.url).history.tallies(())
 
 
 def test_an_exception_fails_it(place):

@@ -138,7 +138,7 @@ def test_each_piece_is_a_run_with_its_own_steps_and_verdict_and_is_done_once(job
     assert jobs.notes == [first[0], again, first[2]]  # its step is recorded, and not called again
     assert jobs.status("queue", "m-1") == ("succeeded", 2)
     assert all(nightlatch.connect(jobs.store).look("queue", f"m-{number}") for number in range(3))
-    assert not jobs.ledger.verify(jobs.ledger.heads()).breaks
+    assert not jobs.ledger.journal.verify(jobs.ledger.journal.heads()).breaks
 
 
 def test_a_done_key_that_a_power_failure_took_is_put_back_and_nothing_is_done_again(tmp_path, sqlite_url):
@@ -162,12 +162,12 @@ def test_retention_leaves_what_is_done_and_not_marked_so(jobs):
     would = json.loads(command(jobs.store, "prune", "--keep", "0s", "--dry-run", "--json").stdout)
     pruned = command(jobs.store, "prune", "--keep", "0s", "--json")
     assert {**json.loads(pruned.stdout), "dry_run": True, "keep": would["keep"]} == would, pruned.stderr
-    assert [(run.key, run.status) for run in jobs.ledger.runs()] == [("m-2", "succeeded")]
+    assert [(run.key, run.status) for run in jobs.ledger.history.runs()] == [("m-2", "succeeded")]
     assert jobs.notes and jobs.run("queue.run('b')").startswith("succeeded")
     assert [note for note in jobs.notes if note.startswith("double")] == ["double 1"], "what had failed"
     assert store.look("queue", "m-2")
     assert command(jobs.store, "prune", "--keep", "0s").returncode == 0
-    assert not list(jobs.ledger.runs()) and not jobs.ledger.verify(jobs.ledger.heads()).breaks
+    assert not list(jobs.ledger.history.runs()) and not jobs.ledger.journal.verify(jobs.ledger.journal.heads()).breaks
 
 
 def test_what_a_killed_process_left_is_begun_again(jobs):
@@ -175,7 +175,7 @@ def test_what_a_killed_process_left_is_begun_again(jobs):
     assert jobs.status("dying", "m") == ("failed", 1)
     assert jobs.run("dying.run('b')").startswith("failed 137")
     assert jobs.status("dying", "m") == ("failed", 2)
-    assert not jobs.ledger.verify().breaks
+    assert not jobs.ledger.journal.verify().breaks
 
 
 def test_coroutines_are_handled_side_by_side(jobs):
@@ -234,4 +234,4 @@ def test_a_key_that_somebody_starts_by_hand_meanwhile_is_still_handled_once(
     done = nightlatch.connect(ledger_url).look("by_hand", "m")
     assert done and (run := jobs.ledger.find("by_hand", "m")) and done.value == run.id
     assert len(list(jobs.ledger.step_log.entries(run.id))) == steps + 1
-    assert not jobs.ledger.verify(jobs.ledger.heads()).breaks
+    assert not jobs.ledger.journal.verify(jobs.ledger.journal.heads()).breaks

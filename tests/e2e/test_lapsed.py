@@ -24,7 +24,7 @@ def test_looking_changes_nothing(sqlite_url, lapsed):
         ledger, store = open_for(sqlite_url), stores.connect(sqlite_url)
         record = store.read("crawl")
         assert record
-        return ledger.run(lapsed), list(ledger.job_entries("crawl")), (record.token, record.grant, record.version)
+        return ledger.run(lapsed), list(ledger.journal.of_job("crawl")), (record.token, record.grant, record.version)
 
     before = standing()
     for words in ([], ["runs"], ["show", lapsed], ["logs", lapsed], ["resolve", lapsed], ["usage"]):

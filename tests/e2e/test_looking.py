@@ -193,7 +193,7 @@ def test_show_has_attempts_timeline_usage_progress_and_the_end_of_the_output(sql
 def test_show_has_what_was_refused(sqlite_url):
     run(sqlite_url, "a", "true")
     found = one(sqlite_url, "a")
-    open_for(sqlite_url).note("a", "refused", run=found["run"], what="file:///srv/report", token=1, stands=2)
+    open_for(sqlite_url).journal.note("a", "refused", run=found["run"], what="file:///srv/report", token=1, stands=2)
     shown = nightlatch(sqlite_url, "show", found["run"]).stdout
     assert "file:///srv/report" in shown.partition("refused")[2]
 

@@ -337,16 +337,16 @@ def test_on_postgresql_all_machines_share_one_ledger(postgres_url, acts):
     assert nightlatch(postgres_url, "resolve", "k", "again").returncode == 0
     assert [nightlatch(postgres_url, "once", "k", *act).returncode for _ in range(2)] == [0, 0]
     assert count(acts) == 2
-    assert not open_for(postgres_url).verify().breaks
+    assert not open_for(postgres_url).journal.verify().breaks
 
 
 def test_it_all_stands_in_the_journal(sqlite_url):
     nightlatch(sqlite_url, "once", "k", "--", "false")
     nightlatch(sqlite_url, "resolve", "k", "done")
     ledger = open_for(sqlite_url)
-    kinds = [entry.kind for entry in ledger.job_entries(effects.STORE_WIDE)]
+    kinds = [entry.kind for entry in ledger.journal.of_job(effects.STORE_WIDE)]
     assert kinds == ["effect-begun", "effect-in-doubt", "effect-resolved"]
-    assert not ledger.verify().breaks
+    assert not ledger.journal.verify().breaks
 
 
 @pytest.mark.parametrize(

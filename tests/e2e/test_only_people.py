@@ -76,7 +76,7 @@ def test_what_only_a_person_may_decide(sqlite_url: str, job: Staged, way: str, t
     assert job.row == before and open_for(sqlite_url).run(run.id) == run and not (tmp_path / "out").exists()
     ledger = open_for(sqlite_url)
     noted = [one.facts["what"] for name in ("articles", "agent", "pages", "nightlatch")
-             for one in ledger.job_entries(name) if one.kind == kinds.NOT_ALLOWED]  # fmt: skip
+             for one in ledger.journal.of_job(name) if one.kind == kinds.NOT_ALLOWED]  # fmt: skip
     assert len(noted) == len(COMMANDS), noted
 
 

@@ -36,7 +36,7 @@ def nights(sqlite_url: str) -> str:
 
 
 def keys(store: str) -> set[str]:
-    return {run.key for run in open_for(store).runs()}
+    return {run.key for run in open_for(store).history.runs()}
 
 
 def whole(store: str) -> None:
@@ -86,7 +86,7 @@ def test_what_is_done_is_not_done_again_after_its_run_was_pruned(nights):
 def test_what_waits_for_a_person_stays(nights):
     book = open_for(nights)
     waiting = book.open_run("job", "asks")
-    book.attention(waiting.id, "look", "ann")
+    book.decisions.attention(waiting.id, "look", "ann")
     time.sleep(0.002)
     assert nightlatch(nights, "prune", "--keep", "0s").returncode == 0
     assert keys(nights) == {"asks"}
@@ -189,7 +189,7 @@ def test_a_runs_steps_go_with_it_and_a_batchs_items_stay(sqlite_url, tmp_path):
     foreseen = book.prunable(0.0).entries
     assert book.prune(0.0, "ann").entries == foreseen
     assert (steps(), book.items.counts("b")) == (0, {"done": 2})
-    assert not book.verify().breaks
+    assert not book.journal.verify().breaks
     assert "2 skipped" in nightlatch(sqlite_url, *batch).stderr
 
 
@@ -198,7 +198,7 @@ def test_cuts_are_not_cut_for_ever(sqlite_url):
     assert nightlatch(sqlite_url, "run", "job", "--", "true").returncode == 0
     for day in ("100", "101", "190.5", "191.5", "300"):
         assert nightlatch(sqlite_url, "prune", env=faketime(f"+{day}d")).returncode == 0
-    assert [entry.seq for entry in open_for(sqlite_url).job_entries("job")] == [3, 4], "opened and ended were cut"
+    assert [entry.seq for entry in open_for(sqlite_url).journal.of_job("job")] == [3, 4], "opened and ended were cut"
     assert nightlatch(sqlite_url, "audit", "verify").returncode == 0
 
 

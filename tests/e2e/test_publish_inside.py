@@ -34,7 +34,9 @@ def run(store: str, folder: Path, script: str, *options: str, key: str = "k") ->
 def journal(store: str, *kinds: str) -> list[dict[str, str]]:
     found = open_for(store).find("job", "k")
     assert found
-    return [{"kind": entry.kind, **entry.facts} for entry in open_for(store).entries(found.id) if entry.kind in kinds]
+    return [
+        {"kind": entry.kind, **entry.facts} for entry in open_for(store).journal.of_run(found.id) if entry.kind in kinds
+    ]
 
 
 def shown(store: str) -> str:
@@ -214,7 +216,7 @@ def test_what_a_person_called_done_is_done_again_from_the_beginning(ledger_url, 
     landed = journal(ledger_url, "published")
     assert [(entry["attempt"], entry.get("adopted")) for entry in landed] == [("1", None), ("2", None)]
     assert "resolved as succeeded" in shown(ledger_url)
-    assert not open_for(ledger_url).verify(open_for(ledger_url).heads()).breaks
+    assert not open_for(ledger_url).journal.verify(open_for(ledger_url).journal.heads()).breaks
 
 
 def test_a_publish_of_the_command_is_not_taken_for_the_runs_own(sqlite_url, tmp_path):
@@ -318,7 +320,7 @@ class Jobs(python_jobs.Jobs):
         super().__init__(folder, store, JOBS.replace('os.environ["STORE"]', repr(store)))
 
     def refused(self, job: str) -> list[dict[str, Any]]:
-        return [entry.facts for entry in open_for(self.store).job_entries(job) if entry.kind == "refused"]
+        return [entry.facts for entry in open_for(self.store).journal.of_job(job) if entry.kind == "refused"]
 
 
 def test_a_python_job_publishes_and_pushes(ledger_url, tmp_path, site):

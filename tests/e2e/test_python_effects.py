@@ -151,7 +151,7 @@ def test_what_is_done_is_done_once_for_every_run_that_shares_the_store(jobs):
     assert jobs.notes == ["posted", *["got {'id': 7}"] * 3]
     once = nightlatch(jobs.store, "once", "post/42", "--", "false")
     assert (once.returncode, once.stdout) == (0, '{"id": 7}')
-    assert not open_for(jobs.store).verify().breaks
+    assert not open_for(jobs.store).journal.verify().breaks
 
 
 def test_an_async_effect_is_awaited(local):

@@ -135,7 +135,7 @@ def test_a_job_is_a_plain_function(jobs):
 def test_run_supervises_it_and_returns_the_verdict(jobs):
     assert jobs.call("nightly.plain.run(7, word='ü').status") == "succeeded"
     assert jobs.out.read_text() == "7 ü"
-    assert [run.job for run in open_for(jobs.store).runs()] == ["plain"]
+    assert [run.job for run in open_for(jobs.store).history.runs()] == ["plain"]
 
 
 def test_an_async_job_is_awaited(jobs):
@@ -174,7 +174,7 @@ def test_an_exception_is_recorded_with_its_traceback(jobs):
     ledger = open_for(jobs.store)
     run = ledger.find("failing", "k")
     assert run
-    (facts,) = [entry.facts for entry in ledger.entries(run.id) if entry.kind == "exception"]
+    (facts,) = [entry.facts for entry in ledger.journal.of_run(run.id) if entry.kind == "exception"]
     assert facts["reason"] == "ValueError: no such thing" and "in failing" in facts["traceback"]
 
 

@@ -43,7 +43,7 @@ def page(sqlite_url: str, tmp_path: Path) -> Staged:
 
 
 def plan_of(job: Staged, run: RunRow) -> dict[str, str]:
-    return next(one.facts for one in open_for(job.store).entries(run.id) if one.kind == kinds.PLANNED)
+    return next(one.facts for one in open_for(job.store).journal.of_run(run.id) if one.kind == kinds.PLANNED)
 
 
 def articles(remote: Path) -> int:
@@ -334,7 +334,7 @@ def test_codex_42696_the_last_step_needs_a_click(page: Staged, tmp_path: Path) -
     run = page.hold()
     page.ok("approve", run.id, "--yes", env=faketime("+7h"))
     assert (tmp_path / "out").read_text() == f"{run.key}\n"
-    started = [one for one in open_for(page.store).entries(run.id) if one.kind == kinds.WORKSPACE]
+    started = [one for one in open_for(page.store).journal.of_run(run.id) if one.kind == kinds.WORKSPACE]
     assert len(started) == 1
 
 

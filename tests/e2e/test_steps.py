@@ -30,7 +30,7 @@ def test_the_next_attempt_gets_what_is_recorded_and_calls_nothing_again(jobs):
     assert jobs.notes == ["add 1 2", "pair ü"]
     assert jobs.run("two_steps.run()").startswith("succeeded")
     assert jobs.notes == ["got 3 ['ü', {'length': 1}]"]
-    assert not open_for(jobs.store).verify().breaks
+    assert not open_for(jobs.store).journal.verify().breaks
 
 
 def test_a_first_attempt_sees_results_as_the_next_one_would(local):
@@ -105,7 +105,7 @@ def test_a_map_does_only_what_is_unfinished_whatever_the_order(jobs, concurrency
     *pages, results = jobs.notes
     assert sorted(pages) == ["page b", "page d", "page x"]
     assert results == "results x! e! d! a! b!"
-    assert not open_for(jobs.store).verify().breaks
+    assert not open_for(jobs.store).journal.verify().breaks
 
 
 def test_a_map_of_an_async_function_is_awaited_and_two_maps_do_not_meet(jobs):
@@ -149,7 +149,7 @@ def test_an_item_that_attempts_die_on_is_set_aside_for_a_person(local):
     ledger = open_for(local.store)
     run = ledger.find("poisoned", "k")
     assert run
-    ledger.retry(run.id, "me")
+    ledger.decisions.retry(run.id, "me")
     assert local.run("poisoned.run()").startswith("succeeded")
     assert local.notes == ["page 2"]
 

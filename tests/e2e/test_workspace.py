@@ -13,7 +13,7 @@ import pytest
 
 from nightlatch import gates
 from nightlatch.runtime.supervisor.publishing import workspace
-from nightlatch.runtime.supervisor.publishing.targets import ReplaceTarget
+from nightlatch.runtime.supervisor.publishing.replace_target import ReplaceTarget
 from nightlatch.system import fingerprint
 from tests.support.programs import TOOL
 from tests.support.servers import s3

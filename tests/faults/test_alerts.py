@@ -53,7 +53,7 @@ def run(store: str, seed: int) -> subprocess.Popen[str]:
 def test_every_alert_arrives_and_none_twice_whoever_is_killed(ledger_url, tmp_path):
     ledger = open_for(ledger_url)
     url.connect(ledger_url).read("nothing")
-    list(ledger.runs())
+    list(ledger.history.runs())
     ledger.outbox.reader.begin()
     rng = random.Random(7)
     hanging = threading.Event()
@@ -85,7 +85,9 @@ def test_every_alert_arrives_and_none_twice_whoever_is_killed(ledger_url, tmp_pa
                     daemons[victim].send_signal(signal.SIGKILL)
                     daemons[victim].wait()
                     daemons[victim] = daemon(ledger_url, tmp_path / str(victim), receiver.url)
-            expected = {f"{one.anchor.rsplit(':', 1)[0]}:failed" for one in ledger.runs(status="failed", limit=EVENTS)}
+            expected = {
+                f"{one.anchor.rsplit(':', 1)[0]}:failed" for one in ledger.history.runs(status="failed", limit=EVENTS)
+            }
             assert len(expected) >= EVENTS * 10 // 11
             last, began = len(told(receiver.accepted)), time.monotonic()
             while not expected <= told(receiver.accepted):
@@ -219,7 +221,7 @@ while True:
 
 def test_the_tally_is_the_sum_of_attempts_and_usage_after_any_kill(ledger_url):
     ledger = open_for(ledger_url)
-    list(ledger.runs())
+    list(ledger.history.runs())
     rng, token = random.Random(11), 0
     for _ in range(4 * ROUNDS):
         worker = subprocess.Popen([sys.executable, "-c", WORKER, ledger_url, str(token)], stdout=subprocess.PIPE)

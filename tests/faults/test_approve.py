@@ -86,9 +86,11 @@ def test_twenty_approve_and_cancel_one_plan_and_one_wins(kind: str, tmp_path: Pa
     assert ended
     landed = 1 if ended.status == "succeeded" else 0
     assert target.landed(run.key) == landed, (ended, answers)
-    entries = [one.kind for one in open_for(target.store).entries(run.id)]
+    entries = [one.kind for one in open_for(target.store).journal.of_run(run.id)]
     assert entries.count(kinds.PUBLISHED) == landed
-    words_given = [one.kind for one in open_for(target.store).job_entries("articles") if one.facts.get("run") == run.id]
+    words_given = [
+        one.kind for one in open_for(target.store).journal.of_job("articles") if one.facts.get("run") == run.id
+    ]
     assert words_given.count(kinds.APPROVED) <= 1
     assert job.row.claim and job.row.claim.ended == ended.status and job.row.counters == {ended.status: 1}
 

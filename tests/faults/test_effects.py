@@ -81,7 +81,7 @@ def test_an_api_that_dedups_sees_each_item_once(sqlite_url, tmp_path, server):
     torment.finish()
     torment.tell(server)
     assert server.effects == dict.fromkeys(torment.names(), 1)
-    assert not open_for(sqlite_url).verify().breaks
+    assert not open_for(sqlite_url).journal.verify().breaks
 
 
 def test_a_token_blind_api_with_a_probe_sees_each_item_once(sqlite_url, tmp_path, server):

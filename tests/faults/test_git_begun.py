@@ -82,7 +82,7 @@ def test_with_lost_again_the_other_machine_goes_on(
     record = b.remote.connect().read("posts")
     assert record and record.begun == (), "what has ended is not listed"
     monkeypatch.setenv("XDG_STATE_HOME", b.env["XDG_STATE_HOME"])
-    entries = [entry.kind for entry in open_for(b.remote.store_url).job_entries("posts")]
+    entries = [entry.kind for entry in open_for(b.remote.store_url).journal.of_job("posts")]
     assert entries == ["opened", "begun-elsewhere", "ended"], "the job's chain shows it"
 
 

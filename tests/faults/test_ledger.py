@@ -99,13 +99,13 @@ def test_kill_9_loses_nothing_that_was_acknowledged(ledger_url):
 
     book = ledger.open_for(ledger_url)
     for key, run in run_of.items():
-        numbers = [int(entry.facts["number"]) for entry in book.entries(run) if entry.kind == "said"]
+        numbers = [int(entry.facts["number"]) for entry in book.journal.of_run(run) if entry.kind == "said"]
         assert numbers == list(range(len(numbers))), "in order, none missing, none twice"
         assert acknowledged[key] <= len(numbers) <= acknowledged[key] + 1
         assert seen(book, run).usage.calls == len(numbers)
         writer = book.seal(run, token=2, grant="successor", holder=ME)
         assert writer.lost and writer.finish("succeeded").status == "succeeded"
-    verdict = book.verify()
+    verdict = book.journal.verify()
     assert verdict.breaks == () and verdict.chains == kills + 1
     assert sum(acknowledged.values()) > kills * 2, "they were killed in the middle, not at the start"
 
@@ -149,7 +149,7 @@ def test_one_of_many_openers_makes_the_run(ledger_url):
     for key in map(str, range(5)):
         runs = in_threads([partial(book.open_run, "job", key) for book in books])
         assert len({run.id if isinstance(run, RunRow) else run for run in runs}) == 1, runs
-    assert books[0].verify().breaks == ()
+    assert books[0].journal.verify().breaks == ()
 
 
 @pytest.mark.parametrize("tokens", [(5, 5), (5, 6), (6, 5)])
@@ -168,7 +168,7 @@ def test_of_two_that_seal_at_once_one_writes(ledger_url, tokens):
         newest = seen(books[0], run.id)
         assert newest.token == max(tokens) and newest.status == "succeeded"
         assert [attempt.status for attempt in books[0].attempts(run.id)][-1] == "succeeded"
-    assert books[0].verify().breaks == ()
+    assert books[0].journal.verify().breaks == ()
 
 
 def _verdict(sealed: object) -> str:
@@ -188,7 +188,7 @@ def test_a_person_and_a_holder_who_decide_at_once_leave_one_outcome(ledger_url):
         run = people.open_run("job", key)
         _, sealed = in_threads(
             [
-                partial(people.request_cancel, run.id, "ann"),
+                partial(people.decisions.request_cancel, run.id, "ann"),
                 partial(holders.seal, run.id, token=1, grant="g", holder=ME),
             ]
         )
@@ -196,7 +196,7 @@ def test_a_person_and_a_holder_who_decide_at_once_leave_one_outcome(ledger_url):
             assert sealed.cancel_requested() == "ann" and seen(people, run.id).status == "running"
         else:
             assert isinstance(sealed, RunEnded) and seen(people, run.id).status == "cancelled"
-    assert people.verify().breaks == ()
+    assert people.journal.verify().breaks == ()
 
 
 def test_a_schema_that_a_newer_program_migrates_in_mid_run_disturbs_no_writer(ledger_url):
@@ -217,11 +217,11 @@ def test_a_schema_that_a_newer_program_migrates_in_mid_run_disturbs_no_writer(le
             execute(newer.sql(statement))
     writer.progress(2, 2)
     assert writer.usage(usd=1).usd == 4.0
-    assert book.request_cancel(writer.run.id, "ann").status == "running"
+    assert book.decisions.request_cancel(writer.run.id, "ann").status == "running"
     assert writer.finish("succeeded").status == "succeeded"
     started_later = ledger.open_for(ledger_url)
     assert started_later.open_run("job", "other").status == "pending"
-    assert started_later.verify().breaks == ()
+    assert started_later.journal.verify().breaks == ()
 
 
 def test_verbs_of_many_threads_go_to_the_disk_together(ledger_url):
@@ -248,7 +248,9 @@ def test_verbs_of_one_call_go_to_the_disk_together(ledger_url):
     before = commits(book, writer)
     writer.take(*(Verb("said", {"number": number}) for number in range(41)))
     assert commits(book, writer) == before + 1
-    assert [entry.facts["number"] for entry in list(book.entries(writer.run.id))[2:]] == list(map(str, range(41)))
+    assert [entry.facts["number"] for entry in list(book.journal.of_run(writer.run.id))[2:]] == list(
+        map(str, range(41))
+    )
 
 
 def commits(book: Ledger, writer: Writer) -> int:

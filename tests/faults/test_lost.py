@@ -58,7 +58,7 @@ def test_what_was_lost_is_in_doubt_and_not_repeated_silently(
     assert [attempt.status for attempt in ledger.attempts(running.id)] == ["lost"]
     assert command(sqlite_url, "resolve", running.id, "failed").returncode == 0
     assert run(sqlite_url, "job", "true").returncode == 0
-    assert not ledger.verify().breaks
+    assert not ledger.journal.verify().breaks
 
 
 @LOSSES
@@ -92,7 +92,7 @@ def test_who_asked_for_its_end_has_cancelled_it(sqlite_url: str, tmp_path: Path,
     """Ctrl-C, or `nightlatch cancel` and a signal that comes before its supervisor has found the request."""
     running = Running(sqlite_url, tmp_path, "job", "--grace", "1s")
     if signum == signal.SIGTERM:
-        open_for(sqlite_url).request_cancel(running.id, "ann@laptop")
+        open_for(sqlite_url).decisions.request_cancel(running.id, "ann@laptop")
     running.process.send_signal(signum)
     running.process.communicate(timeout=60)
     found = open_for(sqlite_url).run(running.id)
@@ -104,5 +104,5 @@ def test_ctrl_c_at_a_terminal_is_not_followed_by_another_try(sqlite_url: str, tm
     """There the command gets it and says what it means; one that dies of it was interrupted."""
     words = ("run", "job", "--key", "k", "--retries", "3", "--backoff", "1ms", "--", "sh", "-c", "kill -INT $$")
     assert command(sqlite_url, *words).returncode == 130
-    (found,) = open_for(sqlite_url).runs("job")
+    (found,) = open_for(sqlite_url).history.runs("job")
     assert found.attempt == 1

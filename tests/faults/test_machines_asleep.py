@@ -15,7 +15,7 @@ __all__ = ["world"]
 
 
 def slept(world: World) -> list[tuple[str, str, float]]:
-    found = world.ledger.history.rare_entries(kinds.SLEPT)
+    found = world.ledger.journal.rare_entries(kinds.SLEPT)
     return [(one.facts["host"], one.facts["elapsed"], float(one.facts["until"])) for one in found]
 
 

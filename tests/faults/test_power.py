@@ -62,16 +62,16 @@ def test_what_the_ledger_acknowledged_is_there_after_the_power_failed(disk, sqli
     writer = book.seal(run.id, token=1, grant="g", holder=ME)
     assert ledger.open_for(disk.url()).run(run.id) == writer.run
     writer.event("said", text="this")
-    assert [entry.kind for entry in ledger.open_for(disk.url()).entries(run.id)][-1] == "said"
+    assert [entry.kind for entry in ledger.open_for(disk.url()).journal.of_run(run.id)][-1] == "said"
     writer.usage(usd=0.5)
-    assert ledger.open_for(disk.url()).usage()[0].usd == 0.5
+    assert ledger.open_for(disk.url()).history.tallies(())[0].amounts.usd == 0.5
     writer.record("steps", [(ITEM, [("job", "d", "k", "done", 1, run.id, 1, 0, "", "", 0)])], done="k")
     assert list(ledger.open_for(disk.url()).items.digests("job", "done")) == ["d"]
     writer.take(Verb("one", {}), Verb("two", {}))
-    assert [entry.kind for entry in ledger.open_for(disk.url()).entries(run.id)][-2:] == ["one", "two"]
+    assert [entry.kind for entry in ledger.open_for(disk.url()).journal.of_run(run.id)][-2:] == ["one", "two"]
     ended = writer.finish("succeeded", exit_code=0)
     assert ledger.open_for(disk.url()).run(run.id) == ended
-    assert not ledger.open_for(disk.url()).verify(book.heads()).breaks
+    assert not ledger.open_for(disk.url()).journal.verify(book.journal.heads()).breaks
 
 
 def test_a_run_that_is_sealed_next_is_flushed_with_its_seal(disk, sqlite_url):
@@ -83,7 +83,7 @@ def test_a_run_that_is_sealed_next_is_flushed_with_its_seal(disk, sqlite_url):
     writer = book.seal(run.id, token=1, grant="g", holder=ME)
     assert disk.flushes == before + 1
     assert ledger.open_for(disk.url()).run(run.id) == writer.run
-    assert not ledger.open_for(disk.url()).verify(book.heads()).breaks
+    assert not ledger.open_for(disk.url()).journal.verify(book.journal.heads()).breaks
 
 
 def test_what_the_store_acknowledged_is_there_after_the_power_failed(disk, sqlite_url):
@@ -177,7 +177,7 @@ def test_a_checkpoint_between_a_commit_and_its_flush_loses_nothing(disk, sqlite_
 
     durable.flush = after_a_checkpoint
     writer.event("said")
-    assert [entry.kind for entry in ledger.open_for(disk.url()).entries(run.id)][-1] == "said"
+    assert [entry.kind for entry in ledger.open_for(disk.url()).journal.of_run(run.id)][-1] == "said"
 
 
 def test_a_log_that_could_not_be_flushed_is_not_trusted_again(sqlite_url, monkeypatch):

@@ -40,7 +40,7 @@ def test_what_has_landed_stays_as_it_landed(sqlite_url, tmp_path):
     landed = seen(out, landed)
     assert sorted(landed) == sorted(f"page-{number}" for number in range(KEYS))
     assert all(content.startswith(f"{name} by ") for name, content in landed.items())
-    assert not open_for(sqlite_url).verify().breaks
+    assert not open_for(sqlite_url).journal.verify().breaks
     print(f"{kills} kills of an unfinished batch, {len(landed)} items, each published once")
 
 

@@ -215,7 +215,7 @@ def test_with_lost_doubt_a_person_decides(place):
 
 
 def refusals(place: Place) -> list[dict[str, str]]:
-    return [entry.facts for entry in open_for(place.store).job_entries("job") if entry.kind == "refused"]
+    return [entry.facts for entry in open_for(place.store).journal.of_job("job") if entry.kind == "refused"]
 
 
 def test_stopped_in_its_push_and_overtaken_it_is_refused_and_records_no_verdict(place):

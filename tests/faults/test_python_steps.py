@@ -137,7 +137,7 @@ def test_a_recorded_step_is_never_called_again(sqlite_url, tmp_path, job):
         else:
             assert number not in recorded, f"step {number} was called again"
     assert len(recorded) == 200
-    assert not open_for(sqlite_url).verify().breaks
+    assert not open_for(sqlite_url).journal.verify().breaks
 
 
 def test_a_map_killed_anywhere_comes_to_its_end(sqlite_url, tmp_path):

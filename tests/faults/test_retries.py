@@ -168,7 +168,7 @@ def test_the_tries_of_one_start_are_counted_across_a_kill_and_begin_again_with_a
     until(lambda: (found := ledger.find("job", "k")) and found.status == "waiting")
     first.kill()
     first.communicate()
-    nightlatch(sqlite_url, "retry", next(ledger.runs("job")).id)
+    nightlatch(sqlite_url, "retry", next(ledger.history.runs("job")).id)
     again = start(sqlite_url, *words, LONG)  # the first of two tries, by a person's word
     until(lambda: (found := ledger.find("job", "k")) and (found.status, found.attempt) == ("waiting", 2))
     again.kill()
@@ -202,7 +202,7 @@ def test_a_waiting_run_is_shown_with_its_due_time_and_what_to_type(sqlite_url: s
 def test_a_run_by_hand_goes_on_with_its_own_run_at_each_try(sqlite_url: str, tmp_path: Path) -> None:
     words = ("run", "job", "--new", "--retries", "2", "--backoff", "1ms", "--", "false")
     assert nightlatch(sqlite_url, *words).returncode == 1
-    (run,) = open_for(sqlite_url).runs("job")
+    (run,) = open_for(sqlite_url).history.runs("job")
     assert (run.status, run.attempt) == ("failed", 3)
 
 
@@ -214,7 +214,7 @@ def test_a_cancel_that_came_while_the_command_failed_by_itself_leaves_no_other_t
     words = ("run", "job", "--key", "k", "--retries", "3", "--backoff", "1ms", "--pass-store", "--", "sh", "-c", script)
     done = nightlatch(sqlite_url, *words)
     assert (done.returncode, (tmp_path / "acts").read_text()) == (120, "x\n"), done.stderr
-    (run,) = open_for(sqlite_url).runs("job")
+    (run,) = open_for(sqlite_url).history.runs("job")
     assert run.status == "cancelled" and run.cancel
 
 
@@ -229,7 +229,7 @@ def test_what_lost_its_budget_between_two_tries_is_tried_when_there_is_one_again
     until(lambda: (found := open_for(sqlite_url).find("job", "k")) and found.status == "waiting")
     spent = ("run", "job", "--key", "other", *caps, "--", "sh", "-c", f"{TOOL} spend usd=1")
     assert nightlatch(sqlite_url, *spent).returncode == 0
-    found = next(open_for(sqlite_url).runs("job", status="waiting"))
+    found = next(open_for(sqlite_url).history.runs("job", status="waiting"))
     assert nightlatch(sqlite_url, "retry", found.id).returncode == 0
     assert waits.wait(60) == 121
     waits.communicate()

@@ -118,7 +118,7 @@ def test_a_holder_that_died_leaves_a_plain_command_in_doubt(sqlite_url, tmp_path
 
 def test_a_run_is_cancelled_through_the_ledger(sqlite_url, tmp_path):
     first = Running(sqlite_url, tmp_path)
-    open_for(sqlite_url).request_cancel(first.run, "ann@laptop")
+    open_for(sqlite_url).decisions.request_cancel(first.run, "ann@laptop")
     assert first.process.wait(60) == 120
     report = json.loads(first.verdict.read_text())
     assert (report["status"], report["reason"]) == ("cancelled", "cancelled by ann@laptop")
@@ -166,7 +166,7 @@ def test_killed_anywhere_a_run_ends_and_nothing_acknowledged_is_lost(sqlite_url,
         acknowledged = folder / "acknowledged"
         assert run.usage.calls >= (acknowledged.read_text().count("x") if acknowledged.exists() else 0)
         assert not carrying(mark)
-    assert not open_for(sqlite_url).verify().breaks
+    assert not open_for(sqlite_url).journal.verify().breaks
     print(ends)
 
 

@@ -27,7 +27,7 @@ DYING = """
 import os, sys
 from nightlatch.cli.main import main
 from nightlatch.gates import git_push
-from nightlatch.runtime.supervisor.publishing import requested_targets, targets
+from nightlatch.runtime.supervisor.publishing import replace_target, requested_targets
 
 moment = sys.argv.pop(1)
 
@@ -38,7 +38,7 @@ def dying(land):
         os.kill(os.getpid(), 9)
     return land_and_die
 
-for kind in (targets.ReplaceTarget, requested_targets.RequestedReplace):
+for kind in (replace_target.ReplaceTarget, requested_targets.RequestedReplace):
     kind.land = dying(kind.land)
 git_push.Push.run = dying(git_push.Push.run)
 main()

@@ -139,7 +139,7 @@ def test_overtaken_in_its_sleep_it_writes_nothing_and_its_verdict_is_not_recorde
     assert not alive(command)
     assert machine.target.read_text() == "2\n", "a stale page was published"
     assert verdict and open_for(machine.store).find("job", "k") == verdict and verdict.status == statuses.SUCCEEDED
-    kinds = [(entry.kind, entry.facts.get("attempt")) for entry in open_for(machine.store).job_entries("job")]
+    kinds = [(entry.kind, entry.facts.get("attempt")) for entry in open_for(machine.store).journal.of_job("job")]
     assert ("refused", "1") in kinds
 
 

@@ -105,7 +105,7 @@ class Course:
         expected = int(ended.status == statuses.SUCCEEDED)
         assert ended.status in ("succeeded", "needs-attention"), self._told(run)
         assert self.target.landed(run.key) == expected, self._told(run)
-        published = sum(entry.kind == kinds.PUBLISHED for entry in open_for(self.target.store).entries(run.id))
+        published = sum(entry.kind == kinds.PUBLISHED for entry in open_for(self.target.store).journal.of_run(run.id))
         assert published <= expected, self._told(run)  # a push that settled its key may be adopted without a word
         self.ends[ended.status] += 1
 
@@ -147,7 +147,7 @@ class Course:
             self.target.remove_locks()
         self._takes[what] = 1.03 * (takes or 0.0)
         found = of()
-        kept = [entry.kind for entry in open_for(self.target.store).entries(found.id)]
+        kept = [entry.kind for entry in open_for(self.target.store).journal.of_run(found.id)]
         self.points[f"{what}: {found.status}, {kept[-1] if kept else 'nothing'}"] += 1
 
     def _start(self, words: list[str]) -> subprocess.Popen[bytes]:
@@ -183,7 +183,7 @@ class Course:
         return found
 
     def _told(self, run: RunRow) -> str:
-        entries = [f"{one.kind} {one.facts}" for one in open_for(self.target.store).entries(run.id)]
+        entries = [f"{one.kind} {one.facts}" for one in open_for(self.target.store).journal.of_run(run.id)]
         return "\n".join([str(self._now(run)), str(self.job.row), *entries])
 
 

@@ -48,7 +48,7 @@ class Staged:
     @property
     def runs(self) -> list[RunRow]:
         """The newest change first."""
-        return list(open_for(self.store).runs(job="articles"))
+        return list(open_for(self.store).history.runs(job="articles"))
 
     def tick_until_ended(self) -> RunRow:
         """Look until a slot was claimed, and its run has ended or waits."""

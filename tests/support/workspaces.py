@@ -23,4 +23,4 @@ def journal(store: str, key: str) -> list[tuple[str, dict[str, str]]]:
     ledger = open_for(store)
     found = ledger.find("job", key)
     assert found
-    return [(entry.kind, entry.facts) for entry in ledger.entries(found.id)]
+    return [(entry.kind, entry.facts) for entry in ledger.journal.of_run(found.id)]

@@ -60,7 +60,7 @@ def receiver(monkeypatch):
 @pytest.fixture
 def reader(book, ledger_url):
     url.connect(ledger_url).read("nothing")
-    list(book.runs())
+    list(book.history.runs())
     book.outbox.reader.begin()
     return StoreReader(ledger_url)
 
@@ -116,10 +116,10 @@ def test_a_rule_is_muted_and_a_job_goes_to_some_transports_only(book, reader):
 
 def test_a_refused_write_is_told_and_a_decided_doubt_is_not_called_recovered(book, reader):
     writer = begun(book)
-    book.note("job", kinds.REFUSED, run=writer.run.id, attempt=1, token=1, stands=2, what="publish")
+    book.journal.note("job", kinds.REFUSED, run=writer.run.id, attempt=1, token=1, stands=2, what="publish")
     ended = writer.finish("in-doubt")
     assert told(book, reader) == [("refused", "job"), ("in-doubt", "job")]
-    book.resolve(ended.id, "succeeded", "ann")
+    book.decisions.resolve(ended.id, "succeeded", "ann")
     assert len(told(book, reader)) == 2 and book.outbox.problems() == []
 
 
@@ -291,14 +291,14 @@ def test_an_absence_is_told_after_two_looks_and_recovered_when_it_is_gone(book, 
 def test_an_approval_is_told_an_hour_before_it_expires_and_never_called_recovered(book, reader):
     runs = {job: book.open_run(job, "k") for job in ("soon", "later", "short")}
     for job, hours in (("soon", 0.5), ("later", 5.0), ("short", 0.5)):
-        book.hold(runs[job].id, time.time() + hours * 3600)
+        book.decisions.hold(runs[job].id, time.time() + hours * 3600)
         if job != "short":  # it could never have waited for longer
             tamper(book, "UPDATE {prefix}run SET changed = :at WHERE id = :id", at=0, id=runs[job].id)
     before = told(book, reader)
     absences.look(book, reader, ONE)
     absences.look(book, reader, ONE)
     assert [one for one in told(book, reader) if one not in before] == [("expires", "soon")]
-    book.request_cancel(runs["soon"].id, "ann")
+    book.decisions.request_cancel(runs["soon"].id, "ann")
     absences.look(book, reader, ONE)
     assert "recovered" not in [rule for rule, _ in told(book, reader)]
 

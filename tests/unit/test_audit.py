@@ -13,12 +13,12 @@ from tests.support.ledgers import CHAIN, ME, first, night, rewritten, tamper
 
 def test_what_nobody_touched_is_whole(book):
     night(book, "a"), night(book, "b", job="other"), night(book, "c", ends=False)
-    verdict = book.verify(book.heads())
+    verdict = book.journal.verify(book.journal.heads())
     assert (verdict.breaks, verdict.entries, verdict.chains, verdict.compared) == ((), 8 + 8 + 7 + 3 + 2, 5, 2)
 
 
 def test_an_empty_journal_is_whole(book):
-    assert book.verify().breaks == ()
+    assert book.journal.verify().breaks == ()
 
 
 @pytest.mark.parametrize("column", ["body", "kind"])
@@ -26,7 +26,7 @@ def test_a_changed_entry_is_named(book, column):
     run = night(book)
     night(book, "another")
     tamper(book, f"UPDATE {{prefix}}journal SET {column} = 'number=9' WHERE chain = :run AND seq = 4", run=run.id)
-    verdict = book.verify()
+    verdict = book.journal.verify()
     assert [(found.chain, found.seq) for found in verdict.breaks] == [(run.id, 4)]
     assert "changed" in str(verdict.breaks[0])
 
@@ -34,31 +34,31 @@ def test_a_changed_entry_is_named(book, column):
 def test_a_changed_time_is_named(book):
     run = night(book)
     tamper(book, "UPDATE {prefix}journal SET at = at - 60000 WHERE chain = :run AND seq = 5", run=run.id)
-    assert first(book.verify()) == (run.id, 5)
+    assert first(book.journal.verify()) == (run.id, 5)
 
 
 def test_a_changed_entry_with_a_hash_that_fits_breaks_the_next_one(book):
     run = night(book)
-    third, fourth = list(book.entries(run.id))[2:4]
+    third, fourth = list(book.journal.of_run(run.id))[2:4]
     hash_ = link(third.hash, run.id, 4, round(fourth.at * 1000), "said", "number=9")
     tamper(book, "UPDATE {prefix}journal SET body = 'number=9', hash = :hash WHERE chain = :run AND seq = 4",
            run=run.id, hash=hash_)  # fmt: skip
-    assert first(book.verify()) == (run.id, 5)
+    assert first(book.journal.verify()) == (run.id, 5)
 
 
 def test_an_entry_removed_from_the_middle_is_named(book):
     run = night(book)
     tamper(book, "DELETE FROM {prefix}journal WHERE chain = :run AND seq = 4", run=run.id)
-    assert first(book.verify()) == (run.id, 4)
+    assert first(book.journal.verify()) == (run.id, 4)
     tamper(book, "UPDATE {prefix}journal SET seq = seq - 1 WHERE chain = :run AND seq > 4", run=run.id)
-    assert first(book.verify()) == (run.id, 4)
+    assert first(book.journal.verify()) == (run.id, 4)
 
 
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_missing_tail_is_named(book, ends):
     run = night(book, ends=ends)
     tamper(book, "DELETE FROM {prefix}journal WHERE chain = :run AND seq > 5", run=run.id)
-    assert first(book.verify()) == (run.id, 6)
+    assert first(book.journal.verify()) == (run.id, 6)
 
 
 def test_entries_in_another_order_are_named(book):
@@ -66,37 +66,37 @@ def test_entries_in_another_order_are_named(book):
     for old, new in ((4, 100), (5, 4), (100, 5)):
         tamper(book, "UPDATE {prefix}journal SET seq = :new WHERE chain = :run AND seq = :old", run=run.id, old=old,
                new=new)  # fmt: skip
-    assert first(book.verify()) == (run.id, 4)
+    assert first(book.journal.verify()) == (run.id, 4)
 
 
 def test_an_entry_of_another_run_does_not_fit(book):
     one, two = night(book, "1"), night(book, "2")
     tamper(book, "DELETE FROM {prefix}journal WHERE chain = :run AND seq = 4", run=one.id)
     tamper(book, "UPDATE {prefix}journal SET chain = :one WHERE chain = :two AND seq = 4", one=one.id, two=two.id)
-    assert {(found.chain, found.seq) for found in book.verify().breaks} == {(one.id, 4), (two.id, 4)}
+    assert {(found.chain, found.seq) for found in book.journal.verify().breaks} == {(one.id, 4), (two.id, 4)}
 
 
 def test_an_entry_that_no_writer_wrote_is_named(book):
     run = night(book)
     hash_ = link(run.head, run.id, 9, 1, "said", "forged")
     tamper(book, "INSERT INTO {prefix}journal VALUES (:run, 9, 1, 'said', 'forged', :hash)", run=run.id, hash=hash_)
-    assert first(book.verify()) == (run.id, 9)
+    assert first(book.journal.verify()) == (run.id, 9)
 
 
 def test_a_rewritten_run_is_found_by_its_jobs_chain(book):
     run = night(book)
     tamper(book, "UPDATE {prefix}journal SET body = 'number=9' WHERE chain = :run AND seq = 4", run=run.id)
     rewritten(book, run.id)
-    verdict = book.verify()
+    verdict = book.journal.verify()
     assert first(verdict) == (run.id, 8) and "its job's chain" in str(verdict.breaks[0])
 
 
 def test_a_shortened_run_is_found_by_its_jobs_chain(book):
     run = night(book)
-    seventh = list(book.entries(run.id))[6]
+    seventh = list(book.journal.of_run(run.id))[6]
     tamper(book, "DELETE FROM {prefix}journal WHERE chain = :run AND seq = 8", run=run.id)
     tamper(book, "UPDATE {prefix}run SET seq = 7, head = :head WHERE id = :run", run=run.id, head=seventh.hash)
-    assert first(book.verify()) == (run.id, 8)
+    assert first(book.journal.verify()) == (run.id, 8)
 
 
 @pytest.mark.parametrize("table", ["journal", "run", "both"])
@@ -107,40 +107,40 @@ def test_a_run_that_was_removed_is_named(book, table):
         tamper(book, "DELETE FROM {prefix}journal WHERE chain = :run", run=run.id)
     if table != "journal":
         tamper(book, "DELETE FROM {prefix}run WHERE id = :run", run=run.id)
-    assert [found.chain for found in book.verify().breaks] == [run.id]
+    assert [found.chain for found in book.journal.verify().breaks] == [run.id]
 
 
 def test_a_job_whose_chain_was_removed_is_named(book):
     night(book)
     tamper(book, "DELETE FROM {prefix}journal WHERE chain = :chain", chain=CHAIN)
-    assert first(book.verify())[0] == "job:job"
+    assert first(book.journal.verify())[0] == "job:job"
     tamper(book, "DELETE FROM {prefix}chain WHERE name = :chain", chain=CHAIN)
-    assert "not linked" in str(book.verify().breaks[0])
+    assert "not linked" in str(book.journal.verify().breaks[0])
 
 
 def test_a_journal_rewritten_as_a_whole_is_found_only_by_a_head_kept_elsewhere(book):
     run, _ = night(book, "1"), night(book, "2")
-    kept = book.heads()
+    kept = book.journal.heads()
     (log_line,) = [run.anchor]
     tamper(book, "UPDATE {prefix}journal SET body = 'number=9' WHERE chain = :run AND seq = 4", run=run.id)
     rewritten(book, run.id)
     forged = book.run(run.id).head
-    for entry in book.job_entries("job"):
+    for entry in book.journal.of_job("job"):
         if entry.facts.get("head") == run.head:
             body = "\n".join(f"{k}={forged if k == 'head' else v}" for k, v in entry.facts.items())
             sql = "UPDATE {prefix}journal SET body = :body WHERE chain = :chain AND seq = :seq"
             tamper(book, sql, body=body, chain=CHAIN, seq=entry.seq)
     rewritten(book, "job:job")
-    assert book.verify().breaks == ()
+    assert book.journal.verify().breaks == ()
     for head in (kept[0], log_line):
-        verdict = book.verify([head])
+        verdict = book.journal.verify([head])
         assert first(verdict) == ("job:job", int(head.split(":")[2])) and verdict.compared == 0
-    assert "nowhere" in str(book.verify([kept[0].rsplit(":", 1)[1]]).breaks[0])
+    assert "nowhere" in str(book.journal.verify([kept[0].rsplit(":", 1)[1]]).breaks[0])
 
 
 def test_a_tail_cut_off_with_its_heads_is_found_only_by_a_head_kept_elsewhere(book):
     night(book, "1")
-    seq, hash_ = list(book.job_entries("job"))[-1].seq, list(book.job_entries("job"))[-1].hash
+    seq, hash_ = list(book.journal.of_job("job"))[-1].seq, list(book.journal.of_job("job"))[-1].hash
     run = night(book, "2")
     for sql in (
         "DELETE FROM {prefix}journal WHERE chain = :run",
@@ -151,8 +151,8 @@ def test_a_tail_cut_off_with_its_heads_is_found_only_by_a_head_kept_elsewhere(bo
     tamper(
         book, "UPDATE {prefix}chain SET seq = :seq, head = :head WHERE name = :chain", chain=CHAIN, seq=seq, head=hash_
     )
-    assert book.verify().breaks == ()
-    assert first(book.verify([run.anchor])) == ("job:job", seq + 1)
+    assert book.journal.verify().breaks == ()
+    assert first(book.journal.verify([run.anchor])) == ("job:job", seq + 1)
 
 
 def test_writers_go_on_during_an_audit(book, monkeypatch):
@@ -167,7 +167,7 @@ def test_writers_go_on_during_an_audit(book, monkeypatch):
         return read(sql, **values)
 
     monkeypatch.setattr(book._tables, "read", reading)
-    verdict = book.verify()
+    verdict = book.journal.verify()
     assert verdict.breaks == () and verdict.entries > 8
 
 
@@ -181,13 +181,13 @@ def test_what_is_pruned_during_an_audit_is_not_missed(book, monkeypatch):
         return read(sql, **values)
 
     monkeypatch.setattr(book._tables, "read", reading)
-    assert book.verify().breaks == ()
+    assert book.journal.verify().breaks == ()
 
 
 @pytest.mark.parametrize("text", ["", "x", "job:job:3", "job:job:x:" + "0" * 64, "0" * 63, "job:" + "0" * 64])
 def test_what_is_no_head_is_refused(book, text):
     with pytest.raises(UsageError, match="not a head"):
-        book.verify([text])
+        book.journal.verify([text])
 
 
 def stepped(book: Ledger, *, ends: bool = True) -> RunRow:
@@ -210,9 +210,9 @@ def stepped(book: Ledger, *, ends: bool = True) -> RunRow:
 )
 def test_a_step_that_was_touched_is_named(book, sql, seq):
     run = stepped(book)
-    assert not book.verify().breaks
+    assert not book.journal.verify().breaks
     tamper(book, sql, chain=f"steps:{run.id}")
-    assert first(book.verify()) == (f"steps:{run.id}", seq)
+    assert first(book.journal.verify()) == (f"steps:{run.id}", seq)
 
 
 def test_steps_that_were_recomputed_do_not_fit_their_run(book):
@@ -221,19 +221,19 @@ def test_steps_that_were_recomputed_do_not_fit_their_run(book):
         book, "UPDATE {prefix}journal SET body = body || '0' WHERE chain = :chain AND seq = 2", chain=f"steps:{run.id}"
     )
     rewritten(book, f"steps:{run.id}")
-    assert first(book.verify()) == (f"steps:{run.id}", 3)
+    assert first(book.journal.verify()) == (f"steps:{run.id}", 3)
 
 
 def test_steps_of_a_lost_attempt_are_held_by_the_entry_that_says_so(book):
     run = stepped(book, ends=False)
-    assert not book.verify().breaks  # it goes on
+    assert not book.journal.verify().breaks  # it goes on
     book.seal(run.id, token=2, grant="h", holder=ME)
-    assert not book.verify().breaks
+    assert not book.journal.verify().breaks
     tamper(book, "DELETE FROM {prefix}journal WHERE chain = :chain AND seq = 3", chain=f"steps:{run.id}")
-    assert first(book.verify()) == (f"steps:{run.id}", 3)
+    assert first(book.journal.verify()) == (f"steps:{run.id}", 3)
 
 
 def test_steps_whose_run_was_removed_are_named(book):
     run = stepped(book, ends=False)
     tamper(book, "DELETE FROM {prefix}run WHERE id = :run", run=run.id)
-    assert f"steps:{run.id}" in [found.chain for found in book.verify().breaks]
+    assert f"steps:{run.id}" in [found.chain for found in book.journal.verify().breaks]

@@ -29,7 +29,7 @@ def log_line(run: RunRow, at: float | None = None) -> str:
 
 
 def named(book: Ledger, *kept: str) -> str:
-    return "\n".join(map(str, book.verify(kept).breaks))
+    return "\n".join(map(str, book.journal.verify(kept).breaks))
 
 
 def forge_cut(book: Ledger, *, job: str = "job", at: int | None = None, **facts: object) -> None:
@@ -93,7 +93,7 @@ def test_a_forged_cut_of_another_job_exempts_neither_a_run_nor_a_chain(book):
 def test_a_forged_cut_does_not_take_the_beginning_of_a_jobs_chain_away(book, before):
     runs = [night(book, str(number)) for number in range(4)]
     kept = [log_line(run) for run in runs]
-    last = list(book.job_entries("job"))[-2]  # the newest run was opened there; all before it goes
+    last = list(book.journal.of_job("job"))[-2]  # the newest run was opened there; all before it goes
     for run in runs[:3]:
         remove_run(book, run)
     tamper(book, "DELETE FROM {prefix}journal WHERE chain = :chain AND seq < :seq", chain=CHAIN, seq=last.seq)
@@ -122,13 +122,13 @@ def test_each_chain_has_to_hold_a_head_of_its_own(book, monkeypatch):
     time.sleep(0.02)
     prune_until(book, monkeypatch, night(book, "2").created - 0.005)
     other = night(book, "3", job="other")
-    verdict = book.verify([f"{CHAIN}:1:{'0' * 64}", log_line(other)], keep=-3600)
+    verdict = book.journal.verify([f"{CHAIN}:1:{'0' * 64}", log_line(other)], keep=-3600)
     assert (verdict.breaks, verdict.compared, verdict.unproven) == ((), 1, (CHAIN,))
 
 
 def test_a_pruned_ledger_is_whole_and_its_runs_whose_links_were_cut_are_still_held(book, monkeypatch):
     old, asking = night(book, "1"), book.open_run("job", "p")
-    book.attention(asking.id, "look", "ann")
+    book.decisions.attention(asking.id, "look", "ann")
     writer = begun(book, key="w", token=3)
     writer.usage(usd=0.1, tokens=3)
     waiting = writer.finish("failed", exit_code=1, again_at=clock.wall() + 5)
@@ -136,8 +136,8 @@ def test_a_pruned_ledger_is_whole_and_its_runs_whose_links_were_cut_are_still_he
     fresh = night(book, "2")
     prune_until(book, monkeypatch, fresh.created - 0.005)
     kept = [log_line(old, fresh.created - 2), log_line(fresh)]
-    assert book.run(old.id) is None and not book.verify(kept, keep=-3600).breaks
-    book.resolve(asking.id, "failed", "ann")
+    assert book.run(old.id) is None and not book.journal.verify(kept, keep=-3600).breaks
+    book.decisions.resolve(asking.id, "failed", "ann")
     assert not named(book)
     for run in (asking, waiting):
         tamper(book, "UPDATE {prefix}run SET status = 'succeeded' WHERE id = :run", run=run.id)
@@ -150,8 +150,8 @@ def test_a_prune_by_hand_is_whole_once_a_newer_head_is_kept(book):
     run = night(book, "1")
     book.prune(-5, "ann")
     assert "no head kept elsewhere" in named(book, log_line(run))
-    assert not named(book, log_line(run), *book.heads())
-    assert not book.verify([log_line(run)], keep=-3600).breaks
+    assert not named(book, log_line(run), *book.journal.heads())
+    assert not book.journal.verify([log_line(run)], keep=-3600).breaks
 
 
 def storied(book: Ledger) -> RunRow:
@@ -160,10 +160,10 @@ def storied(book: Ledger) -> RunRow:
     writer.usage(usd=0.25, tokens=100)
     writer.progress(3, 10, "pages")
     writer.finish("failed", exit_code=3, reason="no paper", elapsed=1.5)
-    book.retry(writer.run.id, "ann")
+    book.decisions.retry(writer.run.id, "ann")
     second = book.seal(writer.run.id, token=5, grant="grant-5", holder=OTHER)
     second.usage(usd=0.1, calls=1)
-    book.request_cancel(writer.run.id, "bob")
+    book.decisions.request_cancel(writer.run.id, "bob")
     second.progress(1)
     return second.finish("cancelled", reason="bob asked", elapsed=2.5)
 
@@ -202,14 +202,14 @@ def test_a_row_that_its_journal_does_not_say_is_named(book, table, change):
     assert not named(book, log_line(run))
     column = "id" if table == "run" else "run"
     tamper(book, f"UPDATE {{prefix}}{table} SET {change} WHERE {column} = :run", run=run.id)
-    found = book.verify().breaks
+    found = book.journal.verify().breaks
     rows = [one.chain for one in found if not one.chain.startswith("the tally of")]  # which follows from usage
     assert rows == [run.id] and change.split()[0] in str(found[0])
 
 
 def test_a_day_whose_tally_was_lowered_is_named(book):
     storied(book)
-    assert not book.verify().breaks
+    assert not book.journal.verify().breaks
     tamper(book, "UPDATE {prefix}tally SET usd = 0")
     assert "the tally of job on" in named(book)
 
@@ -234,7 +234,7 @@ def test_an_effect_that_its_journal_does_not_say_is_named(book, change):
     doubt = book.effects.begin("once", "invoice/2", **begin)
     doubt = book.effects.finish(doubt, "in-doubt", exit_code=None, result="", reason="killed")
     book.effects.decide(doubt, "failed", by="ann")
-    assert not named(book, *book.heads())
+    assert not named(book, *book.journal.heads())
     tamper(book, f"UPDATE {{prefix}}effect SET {change} WHERE key = 'invoice/1'")
     assert "invoice/1" in named(book)
     tamper(book, "DELETE FROM {prefix}effect WHERE key = 'invoice/1'")
@@ -258,7 +258,7 @@ def test_an_item_that_its_journal_does_not_say_is_named(book, sql):
         writer.record("steps", [(ITEM, rows)], **{status: "\n".join(keys)})
     book.items.resolve("job", "b", "failed", reason="ann", changed=book.items.last_change("job", "b"))
     writer.finish("failed")
-    assert not named(book, *book.heads())
+    assert not named(book, *book.journal.heads())
     tamper(book, sql)
     assert "the item" in named(book)
 
@@ -266,19 +266,19 @@ def test_an_item_that_its_journal_does_not_say_is_named(book, sql):
 def test_what_people_and_successors_did_to_a_run_agrees_with_its_row(book):
     lost = begun(book, key="lost").run
     book.seal(lost.id, token=2, grant="grant-2", holder=OTHER).finish("needs-attention", reason="look\nthere")
-    book.resolve(lost.id, "succeeded", "ann")
+    book.decisions.resolve(lost.id, "succeeded", "ann")
     book.open_run("job", "lost", again=True)
     reaped = begun(book, key="reaped").run
     book.reap(reaped.id, token=2, grant="grant-2", doubt=True)
-    book.resolve(reaped.id, "failed", "ann")
+    book.decisions.resolve(reaped.id, "failed", "ann")
     gone = begun(book, key="gone").run
     book.reap(gone.id, token=2, grant="grant-2")
     raised = begun(book, key="raised").run
     book.seal(raised.id, token=4, grant=raised.grant, holder=ME).progress(2, 3, "x" * 70000)
     edited = book.open_run("job", "edited", command="a\\nb", definition="d", slot="2026")
     book.seal(edited.id, token=1, grant="g", holder=Holder(incarnation="i", user="a b", host="h", pid=3), command="c")
-    book.request_cancel(book.open_run("job", "cancelled").id, "ann")
-    assert not named(book, *book.heads())
+    book.decisions.request_cancel(book.open_run("job", "cancelled").id, "ann")
+    assert not named(book, *book.journal.heads())
 
 
 @pytest.mark.parametrize("kind", sorted(kinds.evidence_for(kinds.RUN)))

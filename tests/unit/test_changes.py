@@ -20,7 +20,7 @@ FACTS = {"program": "/bin/agent", "program_size": "10", "program_time": "1", "co
 @pytest.fixture
 def reader(book, ledger_url, monkeypatch):
     url.connect(ledger_url).read("nothing")
-    list(book.runs())  # there is a ledger before it is looked at
+    list(book.history.runs())  # there is a ledger before it is looked at
     return StoreReader(ledger_url)
 
 
@@ -57,7 +57,7 @@ def test_the_first_dear_run_is_named_with_what_changed_and_how_much_each_part_is
     assert list(change.parts) == ["price", "tokens a call"]
     assert sum(change.parts.values()) == pytest.approx(2.0, abs=0.05)
     assert seen.current == [change] and change.facts()["status"] == "lasts"
-    book.note("articles", kinds.USUAL, what="usd", by="ann", run=dear[0])
+    book.journal.note("articles", kinds.USUAL, what="usd", by="ann", run=dear[0])
     with book._tables.database.transaction() as execute:
         at = round((1_790_000_000.0 + 17.5 * 86400) * 1000)
         execute(book._tables.sql("UPDATE {prefix}journal SET at = :at WHERE kind = 'usual'"), at=at)

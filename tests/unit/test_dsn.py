@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from nightlatch.database import dsn
-from nightlatch.database.postgres import _translate
+from nightlatch.database.placeholders import translate
 from nightlatch.errors import UsageError
 from nightlatch.store.url import folder_of
 
@@ -29,4 +29,4 @@ def test_a_new_password_makes_no_new_store() -> None:
 
 
 def test_names_become_numbers_and_casts_stay() -> None:
-    assert _translate("SELECT :a, :b::text, :a") == (b"SELECT $1, $2::text, $1", ["a", "b"])
+    assert translate("SELECT :a, :b::text, :a") == (b"SELECT $1, $2::text, $1", ["a", "b"])

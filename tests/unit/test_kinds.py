@@ -32,7 +32,7 @@ def test_what_is_not_declared_cannot_be_written_on_a_runs_chain(book, kind, fact
     for write in (lambda: writer.event(kind, **facts), lambda: writer.record(kind, [], **facts)):
         with pytest.raises(ValueError, match=r"declare it in ledger/kinds\.py"):
             write()
-    assert [entry.kind for entry in book.entries(writer.run.id)] == ["opened", "started"]
+    assert [entry.kind for entry in book.journal.of_run(writer.run.id)] == ["opened", "started"]
     assert writer.finish("succeeded").status == "succeeded"
 
 
@@ -43,8 +43,8 @@ def test_what_is_not_declared_cannot_be_written_on_a_runs_chain(book, kind, fact
 )
 def test_what_is_not_declared_cannot_be_written_on_a_jobs_chain(book, kind, facts):
     with pytest.raises(ValueError, match=r"declare it in ledger/kinds\.py"):
-        book.note("job", kind, **facts)
-    assert not list(book.job_entries("job")) and not book.verify().breaks
+        book.journal.note("job", kind, **facts)
+    assert not list(book.journal.of_job("job")) and not book.journal.verify().breaks
 
 
 @pytest.mark.parametrize("kind", ALL)

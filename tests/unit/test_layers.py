@@ -55,7 +55,7 @@ LAZY = {
     "config": 2,
     "cli": 70,
     "core": 2,
-    "database": 3,
+    "database": 5,  # the tables are made once
     "gates": 3,
     "ledger": 30,
     "runtime": 140,

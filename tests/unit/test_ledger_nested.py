@@ -35,7 +35,7 @@ def test_several_are_begun_and_ended_in_one_commit(ledger_url):
     runs = [book.find("queue", f"m-{number}") for number in (1, 2, 3)]
     assert [run and run.status for run in runs] == ["succeeded", "failed", "succeeded"]
     assert [len(list(book.step_log.entries(run.id))) for run in runs if run] == [2, 2, 1]
-    assert not book.verify(book.heads()).breaks
+    assert not book.journal.verify(book.journal.heads()).breaks
 
 
 def test_one_that_was_taken_over_keeps_none_of_the_others_from_ending(ledger_url):
@@ -52,7 +52,7 @@ def test_one_that_was_taken_over_keeps_none_of_the_others_from_ending(ledger_url
         ("running", 2), ("running", 1),
     ]  # fmt: skip
     old.commit([kept.ending("succeeded", reason="", elapsed=1.0)])
-    assert not book.verify(book.heads()).breaks
+    assert not book.journal.verify(book.journal.heads()).breaks
 
 
 def test_a_holder_that_was_overtaken_begins_and_ends_nothing(ledger_url):
@@ -68,7 +68,7 @@ def test_a_holder_that_was_overtaken_begins_and_ends_nothing(ledger_url):
     taken = begun(new, "m-1", holder)
     assert (taken.lost, taken.run.attempt) == (True, 2)
     new.commit([taken.beginning()])
-    lost = list(book.job_entries("queue"))[-1]
+    lost = list(book.journal.of_job("queue"))[-1]
     assert (lost.kind, lost.facts["run"], lost.facts["attempt"]) == ("lost", taken.run.id, "1")
     with pytest.raises(StaleToken):
         old.commit([left.ending("succeeded", reason="", elapsed=1.0)])
@@ -80,22 +80,22 @@ def test_a_holder_that_was_overtaken_begins_and_ends_nothing(ledger_url):
     assert ended and (ended.status, ended.attempt, ended.parent) == ("succeeded", 2, around.id)
     assert len(list(book.step_log.entries(ended.id))) == 1
     assert [attempt.status for attempt in book.attempts(ended.id)] == ["lost", "succeeded"]
-    assert not book.verify(book.heads()).breaks
+    assert not book.journal.verify(book.journal.heads()).breaks
 
 
 def test_another_who_writes_on_the_jobs_chain_disturbs_nothing(ledger_url):
     book, holder = open_for(ledger_url), identity.holder(pid=0)
     around = book.open_run("queue", "a")
     inside = book.nested_runs(book.seal(around.id, token=1, grant="1" * 32, holder=holder).run)
-    book.note("queue", "said", what="something")
+    book.journal.note("queue", "said", what="something")
     made = begun(inside, "m-1", holder)
     inside.commit([made.beginning()])
     made.append([STEP])
-    book.note("queue", "said", what="more")
+    book.journal.note("queue", "said", what="more")
     inside.commit([made.ending("failed", reason="no", elapsed=1.0)])
     found = book.find("queue", "m-1")
     assert found and (found.status, found.reason) == ("failed", "no")
-    assert not book.verify(book.heads()).breaks
+    assert not book.journal.verify(book.journal.heads()).breaks
 
 
 @pytest.mark.parametrize("written", [False, True])
@@ -113,7 +113,7 @@ def test_a_run_that_was_opened_by_hand_before_ours_was_written_is_the_one(ledger
     assert run and (run.id, run.status, run.attempt, run.command) == (by_hand.id, "succeeded", 1, "by hand")
     assert len(list(book.step_log.entries(run.id))) == 1 + written
     assert (other := book.find("queue", "m-2")) and other.status == "succeeded"
-    assert not book.verify(book.heads()).breaks
+    assert not book.journal.verify(book.journal.heads()).breaks
 
 
 def test_one_that_a_person_ended_before_ours_was_written_stays_so(ledger_url):
@@ -121,7 +121,7 @@ def test_one_that_a_person_ended_before_ours_was_written_stays_so(ledger_url):
     around = book.open_run("queue", "a")
     inside = book.nested_runs(book.seal(around.id, token=1, grant="1" * 32, holder=holder).run)
     first = begun(inside, "m-1", holder)
-    book.request_cancel(book.open_run("queue", "m-1").id, "ann")
+    book.decisions.request_cancel(book.open_run("queue", "m-1").id, "ann")
     with pytest.raises(RunEnded, match="cancelled"):
         inside.commit([first.ending("succeeded", reason="", elapsed=1.0)])
     assert (run := book.find("queue", "m-1")) and run.status == "cancelled"
@@ -146,7 +146,7 @@ def test_an_end_waits_for_the_jobs_chain_with_no_run_in_its_hands(postgres_url):
         chain.append("said")
     ending.join()
     assert [(run := book.find("queue", key)) and run.status for key in ("m-1", "m-2")] == ["succeeded"] * 2
-    assert not book.verify(book.heads()).breaks
+    assert not book.journal.verify(book.journal.heads()).breaks
 
 
 class LosesReplies:
@@ -184,7 +184,7 @@ def test_a_beginning_whose_reply_was_lost_is_not_written_twice_and_hides_nothing
     inside.commit([one.ending("succeeded", reason="", elapsed=1.0, steps=[STEP])])
     assert [run.status for key in ("m-1", "m-2") if (run := book.find("queue", key))] == ["succeeded"] * 2
     assert len(list(book.step_log.entries(one.run.id))) == 3
-    assert not book.verify(book.heads()).breaks
+    assert not book.journal.verify(book.journal.heads()).breaks
 
 
 def test_a_step_in_doubt_keeps_nothing_from_ending(ledger_url, monkeypatch):
@@ -197,7 +197,7 @@ def test_a_step_in_doubt_keeps_nothing_from_ending(ledger_url, monkeypatch):
         one.append([STEP])
     inside.commit([one.ending("succeeded", reason="", elapsed=1.0, steps=[STEP])])
     assert len(list(book.step_log.entries(one.run.id))) == 2
-    assert not book.verify(book.heads()).breaks
+    assert not book.journal.verify(book.journal.heads()).breaks
 
 
 def test_steps_need_the_run_around_too(ledger_url):
@@ -218,7 +218,7 @@ def test_what_a_person_cancelled_is_not_begun(ledger_url):
     asked = book.open_run("queue", "m-1")
     inside = book.nested_runs(book.seal(book.open_run("queue", "a").id, token=1, grant="1" * 32, holder=holder).run)
     one = begun(inside, "m-1", holder)
-    book.request_cancel(asked.id, "ann")
+    book.decisions.request_cancel(asked.id, "ann")
     with pytest.raises(RunEnded, match="cancelled"):
         inside.commit([one.beginning([STEP])])
     found = book.find("queue", "m-1")

@@ -63,7 +63,7 @@ class _CutAfter:
 
 
 def kinds(book: Ledger, writer: Writer) -> list[str]:
-    return [entry.kind for entry in book.entries(writer.run.id)][2:]
+    return [entry.kind for entry in book.journal.of_run(writer.run.id)][2:]
 
 
 def test_a_verb_whose_reply_was_lost_is_found_to_have_happened(book, monkeypatch):
@@ -111,7 +111,7 @@ def test_a_commit_that_landed_late_is_caught_up_with(book, monkeypatch):
     monkeypatch.setattr(database, "guarded", real)
     real(*late[0][0], **late[0][1])
     assert writer.usage(usd=2).usd == 3.0 == book.run(writer.run.id).usage.usd
-    assert kinds(book, writer) == ["usage", "usage"] and book.verify().breaks == ()
+    assert kinds(book, writer) == ["usage", "usage"] and book.journal.verify().breaks == ()
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -125,8 +125,8 @@ def test_a_verdict_whose_reply_was_lost_is_settled_by_asking_again(book, monkeyp
         assert when == "before"
         ended = writer.finish("failed", exit_code=3)
     assert (ended.status, kinds(book, writer)) == ("failed", ["usage", "ended"])
-    assert [entry.kind for entry in book.job_entries("job")] == ["opened", "ended"]
-    assert book.used("job", "usd", "day") == 1
+    assert [entry.kind for entry in book.journal.of_job("job")] == ["opened", "ended"]
+    assert book.period_usage.of_job("job", "usd", "day") == 1
 
 
 @pytest.mark.parametrize("landed", [True, False])

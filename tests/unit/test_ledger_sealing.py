@@ -48,7 +48,7 @@ def test_a_job_needs_a_name_that_every_store_can_hold(book):
 def test_a_run_that_another_process_has_opened_since_the_look_is_found(book):
     run = book.open_run("job", "k", new=True)
     assert book.open_run("job", "k", new=True) == run
-    assert [entry.kind for entry in book.job_entries("job")] == ["opened"]
+    assert [entry.kind for entry in book.journal.of_job("job")] == ["opened"]
 
 
 # ── sealing ──
@@ -56,7 +56,7 @@ def test_a_run_that_another_process_has_opened_since_the_look_is_found(book):
 
 def test_a_run_that_has_changed_since_it_was_seen_is_judged_as_it_is(book):
     seen = book.open_run("job", "k")
-    book.request_cancel(seen.id, "a person")
+    book.decisions.request_cancel(seen.id, "a person")
     with pytest.raises(RunEnded, match="cancelled"):
         book.seal(seen.id, token=1, grant="g", holder=ME, seen=seen)
     begun(book, 5)
@@ -94,17 +94,17 @@ def test_an_attempt_that_was_taken_over_is_not_missing_on_its_jobs_chain(book):
     left = begun(book, 1, holder=OTHER)
     left.usage(calls=2)
     writer = begun(book, 2)
-    linked = list(book.job_entries("job"))[-1]
-    (lost,) = (entry for entry in book.entries(writer.run.id) if entry.kind == "lost")
+    linked = list(book.journal.of_job("job"))[-1]
+    (lost,) = (entry for entry in book.journal.of_run(writer.run.id) if entry.kind == "lost")
     assert linked.kind == "lost" and linked.facts == {
         "run": left.run.id, "attempt": "1", "token": "1", "holder": str(OTHER), "seq": str(lost.seq),
         "head": lost.hash,
     }  # fmt: skip
-    assert writer.run.anchor == f"job:job:{linked.seq}:{linked.hash}" == book.heads()[0]
-    assert book.used("job", "calls", "day") == 2
-    assert not book.verify(book.heads()).breaks
+    assert writer.run.anchor == f"job:job:{linked.seq}:{linked.hash}" == book.journal.heads()[0]
+    assert book.period_usage.of_job("job", "calls", "day") == 2
+    assert not book.journal.verify(book.journal.heads()).breaks
     writer.finish("succeeded")
-    assert not book.verify(book.heads()).breaks
+    assert not book.journal.verify(book.journal.heads()).breaks
 
 
 def test_an_audit_names_a_lost_attempt_whose_entry_is_not_the_one_its_job_links_to(book):
@@ -113,9 +113,9 @@ def test_an_audit_names_a_lost_attempt_whose_entry_is_not_the_one_its_job_links_
     tamper(book, "UPDATE {prefix}journal SET body = :body WHERE chain = :run AND kind = 'lost'", run=run.id,
            body="attempt=1\ntoken=1\nholder=nobody")  # fmt: skip
     rewritten(book, run.id)
-    (wrong,) = {found.what for found in book.verify().breaks if found.chain == run.id}
+    (wrong,) = {found.what for found in book.journal.verify().breaks if found.chain == run.id}
     assert wrong == "is not what was written there: its job's chain has another hash"
-    assert first(book.verify()) == (run.id, 3)
+    assert first(book.journal.verify()) == (run.id, 3)
 
 
 def test_an_attempt_that_was_left_behind_may_put_the_run_in_doubt(book):
@@ -161,7 +161,7 @@ def test_the_seal_refuses_a_run_that_is_not_open(book, status):
 
 def test_a_run_cancelled_between_the_look_and_the_seal_does_not_start(book):
     run = book.open_run("job", "k")
-    book.request_cancel(run.id, "ann")
+    book.decisions.request_cancel(run.id, "ann")
     with pytest.raises(RunEnded):
         book.seal(run.id, token=1, grant="g", holder=ME)
 
@@ -182,7 +182,10 @@ def test_an_edited_command_is_recorded_with_its_attempt(book):
     run = book.open_run("job", "k")
     writer = book.seal(run.id, token=2, grant="g", holder=ME, command="false", definition="d2")
     assert (writer.run.command, writer.run.definition) == ("false", "d2")
-    assert [entry.facts.get("command") for entry in book.entries(run.id) if entry.kind == "started"] == [None, "false"]
+    assert [entry.facts.get("command") for entry in book.journal.of_run(run.id) if entry.kind == "started"] == [
+        None,
+        "false",
+    ]
 
 
 def test_the_seal_misses_when_the_holder_before_wrote_after_the_look(book):
@@ -191,4 +194,4 @@ def test_the_seal_misses_when_the_holder_before_wrote_after_the_look(book):
     seen = book.run(before.run.id)
     before.event("said")
     assert sealing.take(book._tables, seen, 2, "g", ME, "", "", 1) is None
-    assert book.run(before.run.id).token == 1 and book.verify().breaks == ()
+    assert book.run(before.run.id).token == 1 and book.journal.verify().breaks == ()

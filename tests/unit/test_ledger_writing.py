@@ -32,15 +32,20 @@ VERBS = {
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_stale_writer_is_refused_by_each_verb_and_leaves_nothing(book, verb):
     stale, holder = begun(book, 1), begun(book, 2, holder=OTHER)
-    before = (book.run(stale.run.id), list(book.entries(stale.run.id)), book.usage(), list(book.job_entries("job")))
+    before = (
+        book.run(stale.run.id),
+        list(book.journal.of_run(stale.run.id)),
+        book.history.tallies(("job",)),
+        list(book.journal.of_job("job")),
+    )
     with pytest.raises(StaleToken, match=r"token 1.*token 2 by bob@there") as refused:
         VERBS[verb](stale)
     assert refused.value.exit_code == 73
     assert before == (
-        book.run(stale.run.id), list(book.entries(stale.run.id)), book.usage(), list(book.job_entries("job")),
+        book.run(stale.run.id), list(book.journal.of_run(stale.run.id)), book.history.tallies(("job",)), list(book.journal.of_job("job")),
     )  # fmt: skip
     VERBS[verb](holder)
-    assert book.verify().breaks == ()
+    assert book.journal.verify().breaks == ()
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -75,7 +80,7 @@ def test_what_is_written_can_be_read(book):
     run = writer.finish("failed", exit_code=3, reason="broke", elapsed=2.5)
     assert (run.done, run.total, run.message) == (3, 10, "third of ten")
     assert (run.status, run.exit_code, run.reason, run.elapsed) == ("failed", 3, "broke", 2.5)
-    entries = list(book.entries(run.id))
+    entries = list(book.journal.of_run(run.id))
     assert [(entry.seq, entry.kind) for entry in entries] == [
         (1, "opened"), (2, "started"), (3, "said"), (4, "progress"), (5, "ended"),
     ]  # fmt: skip
@@ -83,7 +88,7 @@ def test_what_is_written_can_be_read(book):
         "text": "two\nlines\\n and a \\ = sign", "nul": "a\\0b", "half": "\\udc80", "yes": "true", "é": "1.5",
     }  # fmt: skip
     assert (run.seq, run.head) == (5, entries[4].hash)
-    assert run.anchor == book.heads()[0]
+    assert run.anchor == book.journal.heads()[0]
     (attempt,) = book.attempts(run.id)
     assert (attempt.status, attempt.exit_code, attempt.reason, attempt.elapsed) == ("failed", 3, "broke", 2.5)
 
@@ -111,7 +116,7 @@ def test_a_row_that_offends_a_constraint_leaves_nothing_and_the_writer_goes_on(b
     with pytest.raises(StoreUnreachable):
         writer.record("said", [(STEP, [row])])
     writer.event("said")
-    assert [entry.kind for entry in book.entries(writer.run.id)][2:] == ["said", "said"]
+    assert [entry.kind for entry in book.journal.of_run(writer.run.id)][2:] == ["said", "said"]
 
 
 # ── usage ──
@@ -123,7 +128,7 @@ def test_usage_is_exact_and_never_understated(book):
         used = writer.usage(usd=0.1, tokens=1.2, calls=1, units=0.25)
     assert (used.usd, used.tokens, used.calls, used.units) == (1.0, 20, 10, 2.5)
     assert used == book.run(writer.run.id).usage
-    assert [(used.usd, used.tokens) for used in book.usage("job")] == [(1.0, 20)]
+    assert [(used.amounts.usd, used.amounts.tokens) for used in book.history.tallies(("job",))] == [(1.0, 20)]
 
 
 def test_usage_goes_on_over_attempts(book):
@@ -144,13 +149,14 @@ def test_usage_by_job_and_day_and_without_the_run_that_asks(book):
     one.usage(usd=1, tokens=5)
     two.usage(usd=2)
     today = time.strftime("%Y-%m-%d")
-    assert [(used.job, used.day, used.usd) for used in book.usage(by_day=True)] == [
+    assert [(used.job, used.day, used.amounts.usd) for used in book.history.tallies(("day", "job"))] == [
         ("job", today, 1.0), ("other", today, 2.0),
     ]  # fmt: skip
-    assert [(used.job, used.day, used.usd, used.tokens) for used in book.usage("job")] == [("job", "", 1.0, 5)]
-    assert book.usage(since=time.time() + 86400) == []  # whole days
+    found = [(used.job, used.day, used.amounts.usd, used.amounts.tokens) for used in book.history.tallies(("job",))]
+    assert found == [("job", "", 1.0, 5), ("other", "", 2.0, 0)]
+    assert book.history.tallies((), since=book.history.day(time.time() + 86400)) == []
     with pytest.raises(UsageError):
-        book.used("job", "euro", "day")
+        book.period_usage.of_job("job", "euro", "day")
 
 
 def test_what_happens_rarely_is_found_by_its_index_which_fills_no_temporary_table_for_an_entry(book):
@@ -175,7 +181,9 @@ def test_the_newest_runs_of_all_are_in_order_and_no_index_is_written_for_them_al
         time.sleep(0.002)
     running = begun(book, key="running").run.id
     newest = [running, *(writer.run.id for writer in reversed(ended))]
-    assert [run.id for run in book.runs()] == newest and [run.id for run in book.runs(limit=2)] == newest[:2]
+    assert [run.id for run in book.history.runs()] == newest and [
+        run.id for run in book.history.runs(limit=2)
+    ] == newest[:2]
     assert book.history.used_since(0.0) == (0.0, 5)
     if not book.many_machines:
         database = book._tables.database
@@ -206,8 +214,8 @@ def test_a_chain_that_two_processes_make_at_once_has_one_beginning(book):
         thread.start()
     for thread in together:
         thread.join()
-    assert [entry.seq for entry in book.history.chain("job:job")] == [6, 5, 4, 3, 2, 1]
-    assert not book.verify(book.heads()).breaks
+    assert [entry.seq for entry in book.journal.page("job:job")] == [6, 5, 4, 3, 2, 1]
+    assert not book.journal.verify(book.journal.heads()).breaks
 
 
 def test_a_run_that_another_process_has_just_opened_is_not_opened_again_and_leaves_no_link(book, monkeypatch):
@@ -215,4 +223,4 @@ def test_a_run_that_another_process_has_just_opened_is_not_opened_again_and_leav
     found = iter([None, first])
     monkeypatch.setattr("nightlatch.ledger.opening.find", lambda *_: next(found))
     assert book.open_run("job", "key") == first
-    assert len(book.history.chain("job:job")) == 1 and not book.verify(book.heads()).breaks
+    assert len(book.journal.page("job:job")) == 1 and not book.journal.verify(book.journal.heads()).breaks

@@ -23,7 +23,7 @@ DOCUMENTED = re.compile(r"`(nightlatch_[a-z_]+)")
 @pytest.fixture
 def reader(book, ledger_url):
     url.connect(ledger_url).read("nothing")
-    list(book.runs())
+    list(book.history.runs())
     return StoreReader(ledger_url)
 
 
@@ -47,7 +47,7 @@ def test_what_happened_is_counted_and_keeps_counting_after_the_runs_are_gone(boo
     writer.finish("succeeded", elapsed=2.5)
     begun(book, 2, key="2").finish("failed", elapsed=1.5)
     begun(book, 3, key="3")
-    book.note("job", kinds.REFUSED, run="r", attempt=1, token=1, stands=2, what="x")
+    book.journal.note("job", kinds.REFUSED, run="r", attempt=1, token=1, stands=2, what="x")
     jobs = {"job": Job(name="job", target=Command(words=("x",)), budget=(Cap(unit="usd", period="day", amount=10.0),))}
     _, samples = scrape(reader, jobs)
     assert at(samples, "nightlatch_runs_total", job="job", status="succeeded") == 1

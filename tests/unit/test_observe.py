@@ -91,7 +91,7 @@ def test_of_what_is_over_an_overview_has_only_what_is_young_and_of_the_rest_all(
     ended(book, "report", "succeeded")
     ended(book, "broken", "failed")
     ended(book, "mails", "in-doubt")
-    seen = overview(reader, book.runs().__next__().changed + 60)
+    seen = overview(reader, book.history.runs().__next__().changed + 60)
     assert [s.run.job for s in seen.needs_you.runs] == ["mails"] and not seen.done.runs
 
 
@@ -128,10 +128,10 @@ def test_a_jobs_runs_and_those_nested_in_others_are_listed_in_one_order(book):
     for number, run in enumerate(runs):
         tamper(book, "UPDATE {prefix}run SET changed = :at, parent = :parent WHERE id = :id", at=number * 1000,
                parent="p" if number in (1, 2) else "", id=run.id)  # fmt: skip
-    assert [run.key for run in book.runs(job="job")] == ["5", "4", "3", "2", "1", "0"]
-    assert [run.key for run in book.runs(job="job", limit=4)] == ["5", "4", "3", "2"]
-    assert [run.key for run in book.runs(job="job", status="failed", since=1.0)] == ["4", "2"]
-    assert [run.key for run in book.runs(job="job", since=1.0, until=4.0)] == ["3", "2", "1"]
+    assert [run.key for run in book.history.runs(job="job")] == ["5", "4", "3", "2", "1", "0"]
+    assert [run.key for run in book.history.runs(job="job", limit=4)] == ["5", "4", "3", "2"]
+    assert [run.key for run in book.history.runs(job="job", status="failed", since=1.0)] == ["4", "2"]
+    assert [run.key for run in book.history.runs(job="job", since=1.0, until=4.0)] == ["3", "2", "1"]
 
 
 def test_runs_are_found_by_the_state_that_is_shown(reader, book, ledger_url):
@@ -146,7 +146,7 @@ def test_a_run_in_detail_has_its_attempts_journal_refusals_and_choices(reader, b
     writer = begun(book)
     writer.progress(3, 10, "three\x1b[2J articles")
     writer.usage(usd=0.25)
-    book.note("job", kinds.REFUSED, run=writer.run.id, what="file:///srv/report", token=1, stands=2)
+    book.journal.note("job", kinds.REFUSED, run=writer.run.id, what="file:///srv/report", token=1, stands=2)
     run = writer.finish("failed", exit_code=2, reason="exit code 2")
     seen = details(reader, run)
     assert [(attempt.attempt, attempt.exit_code) for attempt in seen.attempts] == [(1, 2)]

@@ -39,8 +39,8 @@ def test_a_long_chain_says_in_outline_what_it_says_as_a_whole(ledger_url, small)
     run_id = long_run(ledger_url)
     reader = StoreReader(ledger_url)
     run = reader.run(run_id)
-    shown = reader.ledger.history.outline(run_id)
-    assert len(shown) < 80 < len(list(reader.ledger.entries(run_id))) == run.seq
+    shown = reader.ledger.journal.outline(run_id)
+    assert len(shown) < 80 < len(list(reader.ledger.journal.of_run(run_id))) == run.seq
     assert [one.seq for one in shown] == sorted({one.seq for one in shown})
     assert [one.facts["attempt"] for one in shown if one.kind == kinds.STARTED] == ["1", "2", "3"]
     facts, program = run_facts.run_facts(reader, run, run.status), changes.inputs_of(reader, run_id)["program"]
@@ -53,4 +53,4 @@ def test_a_long_chain_says_in_outline_what_it_says_as_a_whole(ledger_url, small)
 def test_a_short_chain_is_there_whole(ledger_url):
     run_id = long_run(ledger_url, entries=10)
     ledger = open_for(ledger_url)
-    assert ledger.history.outline(run_id) == list(ledger.entries(run_id))
+    assert ledger.journal.outline(run_id) == list(ledger.journal.of_run(run_id))

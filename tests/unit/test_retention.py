@@ -15,13 +15,13 @@ LENIENT = -3600  # seconds: whatever these prunes remove is old enough
 def test_pruning_removes_what_ended_and_keeps_the_proof(book):
     old = [night(book, str(number)) for number in range(3)]
     running, asking = night(book, "r", ends=False), book.open_run("job", "p")
-    book.attention(asking.id, "look", "ann")
-    kept = book.heads()
+    book.decisions.attention(asking.id, "look", "ann")
+    kept = book.journal.heads()
     removed = book.prune(-5, "ann")
     assert (set(removed.runs), removed.entries) == ({run.id for run in old}, 24)
-    assert {run.id for run in book.runs()} == {running.id, asking.id}
-    assert book.attempts(old[0].id) == [] and list(book.entries(old[0].id)) == []
-    verdict = book.verify([*kept, f"{old[0].id}:8:{old[0].head}"], keep=LENIENT)
+    assert {run.id for run in book.history.runs()} == {running.id, asking.id}
+    assert book.attempts(old[0].id) == [] and list(book.journal.of_run(old[0].id)) == []
+    verdict = book.journal.verify([*kept, f"{old[0].id}:8:{old[0].head}"], keep=LENIENT)
     assert (verdict.breaks, verdict.compared, verdict.behind) == ((), 1, 1)
     assert book.prune(-5, "ann").runs == ()
 
@@ -37,7 +37,7 @@ def test_a_run_that_was_not_pruned_is_missed_all_the_same(book):
     run = night(book, "2")
     tamper(book, "DELETE FROM {prefix}journal WHERE chain = :run", run=run.id)
     tamper(book, "DELETE FROM {prefix}run WHERE id = :run", run=run.id)
-    assert [found.chain for found in book.verify().breaks] == [run.id]
+    assert [found.chain for found in book.journal.verify().breaks] == [run.id]
 
 
 def aged(book: Ledger, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
@@ -54,14 +54,14 @@ def test_the_jobs_chain_is_cut_behind_a_recorded_head(book, monkeypatch):
     with monkeypatch.context() as clock:
         clock.setattr(book._tables, "now", lambda: round(before * 1000))
         assert book.prune(0, "ann").runs == (first_night.id,)
-    entries = list(book.job_entries("job"))
+    entries = list(book.journal.of_job("job"))
     assert [entry.kind for entry in entries] == ["opened", "ended", "cut"] and entries[0].seq == 3
-    verdict = book.verify([first_night.anchor, second.anchor], keep=LENIENT)
+    verdict = book.journal.verify([first_night.anchor, second.anchor], keep=LENIENT)
     assert (verdict.breaks, verdict.compared) == ((), 2)  # the first one is the very entry the cut names
-    behind = book.verify([f"job:job:1:{'0' * 64}"], keep=LENIENT)
+    behind = book.journal.verify([f"job:job:1:{'0' * 64}"], keep=LENIENT)
     assert (behind.breaks, behind.compared, behind.behind) == ((), 0, 1)
     tamper(book, "DELETE FROM {prefix}journal WHERE chain = :chain AND seq = 3", chain=CHAIN)
-    assert first(book.verify()) == ("job:job", 3)
+    assert first(book.journal.verify()) == ("job:job", 3)
 
 
 def test_what_would_be_pruned_is_what_is_pruned(book, monkeypatch):
@@ -79,7 +79,7 @@ def test_a_prune_that_runs_out_of_time_says_so_and_the_next_one_goes_on(book, mo
     night(book, "1", job="other")
     aged(book, monkeypatch, 10)
     assert not book.prune(5, "ann", within=-1).complete
-    assert book.prune(5, "ann").complete and not list(book.runs()) and not book.verify().breaks
+    assert book.prune(5, "ann").complete and not list(book.history.runs()) and not book.journal.verify().breaks
 
 
 def test_reports_of_usage_are_kept_for_a_month_and_their_sums_for_good(book, monkeypatch):
@@ -90,8 +90,8 @@ def test_reports_of_usage_are_kept_for_a_month_and_their_sums_for_good(book, mon
     with monkeypatch.context() as clock:
         aged(book, clock, 30 * 86400)
         book.prune(86400, "ann")
-        assert book.run(run.id) is None and [used.usd for used in book.usage("job")] == [2.0]
+        assert book.run(run.id) is None and [used.amounts.usd for used in book.history.tallies(("job",))] == [2.0]
     aged(book, monkeypatch, 33 * 86400)
     book.prune(86400, "ann")
     assert book._tables.read("SELECT run FROM {prefix}usage") == []
-    assert [used.usd for used in book.usage("job")] == [2.0]
+    assert [used.amounts.usd for used in book.history.tallies(("job",))] == [2.0]

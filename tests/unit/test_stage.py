@@ -112,10 +112,10 @@ class Machine(RuleBasedStateMachine):
     @rule()
     @precondition(lambda self: self.ends)
     def an_end_is_counted_again(self) -> None:
-        before, entries = self.row, len(list(self.ledger.job_entries("job")))
+        before, entries = self.row, len(list(self.ledger.journal.of_job("job")))
         run, end = list(self.ends.items())[-1]
         counting.count(self.store, self.ledger, "job", end, self.job.stage, run)
-        assert self.row == before and len(list(self.ledger.job_entries("job"))) == entries
+        assert self.row == before and len(list(self.ledger.journal.of_job("job"))) == entries
 
     @rule()
     def a_person_edits_and_looks(self) -> None:
@@ -125,8 +125,8 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def a_person_decides_what_is_in_doubt(self) -> None:
-        for run in self.ledger.runs(job="job", status=statuses.IN_DOUBT):
-            self.ledger.resolve(run.id, statuses.FAILED, "me")
+        for run in self.ledger.history.runs(job="job", status=statuses.IN_DOUBT):
+            self.ledger.decisions.resolve(run.id, statuses.FAILED, "me")
 
     @rule(force=st.booleans())
     @precondition(lambda self: self.row.stage != UNATTENDED)
@@ -148,7 +148,7 @@ class Machine(RuleBasedStateMachine):
         """By rules that are written out here once more, without the code of the machine."""
         at, clean, strikes, current = MANUAL, 0, 0, self.first[:12]
         ends: Counter[str] = Counter()
-        for entry in self.ledger.job_entries("job"):
+        for entry in self.ledger.journal.of_job("job"):
             facts = entry.facts
             if entry.kind == kinds.DEFINED:
                 current, clean = facts["definition"], 0
@@ -176,7 +176,7 @@ class Machine(RuleBasedStateMachine):
 
     def _ended(self, run: str) -> str:
         """How it ended, by its own chain."""
-        (facts,) = [entry.facts for entry in self.ledger.entries(run) if entry.kind == kinds.ENDED]
+        (facts,) = [entry.facts for entry in self.ledger.journal.of_run(run) if entry.kind == kinds.ENDED]
         return statuses.IN_DOUBT if facts.get("doubt") else facts["status"]
 
 

@@ -14,7 +14,7 @@ from tests.support.ledgers import ME, begun
 
 
 def used(book, job="job", besides=None):
-    return [book.used(job, "usd", period, besides) for period in ("day", "month")]
+    return [book.period_usage.of_job(job, "usd", period, besides) for period in ("day", "month")]
 
 
 def test_what_ended_and_lost_and_running_attempts_used_counts_once(book):
@@ -49,14 +49,14 @@ def test_the_days_before_count_for_the_month_and_those_before_it_do_not(book, mo
 def test_an_attempt_that_works_past_midnight_counts_by_its_reports(book, monkeypatch):
     writer = begun(book)
     writer.usage(usd=1)
-    assert book.used_by_attempt(writer.run, "usd", "day") is None  # all of it
+    assert book.period_usage.of_attempt(writer.run, "usd", "day") is None  # all of it
     tomorrow = time.time() + 86400
     monkeypatch.setattr(clock, "wall", lambda: tomorrow)
-    assert book.used_by_attempt(writer.run, "usd", "day") == 0
+    assert book.period_usage.of_attempt(writer.run, "usd", "day") == 0
     writer.usage(usd=2)
-    assert book.used_by_attempt(writer.run, "usd", "day") == 2
+    assert book.period_usage.of_attempt(writer.run, "usd", "day") == 2
     writer.finish("succeeded")
-    assert book.used("job", "usd", "day") == 2
+    assert book.period_usage.of_job("job", "usd", "day") == 2
 
 
 def test_a_report_says_what_it_is_about(book):
@@ -90,7 +90,7 @@ def test_attempts_and_runs_are_counted_by_how_they_ended(book):
     assert rows(book, "tag") == [("", 3, 1, 3, 2.0), ("site=a", 0, 0, 0, 1.0), ("site=b", 0, 0, 0, 0.25)]
     assert rows(book, "host", "job") == [("here", "job", 3, 1, 3, 3.25)]
     assert rows(book) == [(3, 1, 3, 3.25)]
-    assert tally.report(book._tables, (), job="other") == []
+    assert tally.sums(book._tables, (), ("runs",), job="other") == []
     (failed,) = [row for row in tally.report(book._tables, ("status",)) if row.status == "failed"]
     assert failed.elapsed == 2.5
 

@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
     runs = _all(reader) if args.all else [_named(reader, text) for text in args.run]
     ledger = open_for(reader.url)
     for run in runs:
-        ledger.acknowledge(run, person())
+        ledger.decisions.acknowledge(run, person())
         if args.json:
             print_json(facts(run, run.status))
         else:

@@ -108,14 +108,14 @@ def _approve(reader: StoreReader, run: RunRow, job: Job, as_json: bool) -> int:
     held = claim.held if claim else None
     try:
         if not store.lists_begun:
-            run = ledger.approve(run.id, run.head if run.held is not None else "", by)
+            run = ledger.decisions.approve(run.id, run.head if run.held is not None else "", by)
         if held and held["host"] not in ("", identity.host()):
             approval.leave_approval(store, ledger, run, by)
             print(f"{title(run)} is approved: `nightlatch serve` on {printable(held['host'])} publishes it")
             return 0
         our_claim = approval.take_over(store, ledger, run, by)
         if store.lists_begun:  # each machine has its own ledger, so the shared row decides first
-            run = ledger.approve(run.id, run.head if run.held is not None else "", by)
+            run = ledger.decisions.approve(run.id, run.head if run.held is not None else "", by)
     except RunEnded as ended:
         if statuses.needs_person(ended.run.status):
             raise

@@ -44,10 +44,10 @@ def main(argv: list[str]) -> int:
     ledger = open_reader(args.store).ledger
     if args.action == "verify":
         kept = [*args.head, *(_read_heads(args.heads) if args.heads else [])]
-        return _print_result(ledger.verify(kept, keep_seconds()), args.json)
+        return _print_result(ledger.journal.verify(kept, keep_seconds()), args.json)
     if args.head or args.heads:
         raise UsageError("--head and --heads are for `nightlatch audit verify`")
-    return _print_heads(ledger.heads(), args.json)
+    return _print_heads(ledger.journal.heads(), args.json)
 
 
 def _print_result(result: AuditResult, as_json: bool) -> int:

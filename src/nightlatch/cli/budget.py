@@ -33,8 +33,8 @@ def main(argv: list[str]) -> int:
     require_person(f"budget {args.run}", run.job, args.store)
     if run.status == statuses.SUCCEEDED:
         raise UsageError(f"{title(run)} has succeeded: it makes no more calls")
-    before = budget.parse(found) if (found := open_for(reader.url).budget_of(run.id)) else ()
+    before = budget.parse(found) if (found := open_for(reader.url).decisions.budget_of(run.id)) else ()
     text = ",".join(map(str, budget.changed(before, caps)))
-    open_for(reader.url).set_budget(run, text, person())
+    open_for(reader.url).decisions.set_budget(run, text, person())
     print(f"{title(run)} has the budget {text}: {advice.command('show', run.id)}")
     return 0

@@ -6,7 +6,7 @@ from ..core import advice, statuses
 from ..core.printable import printable
 from ..errors import RunEnded, UsageError
 from ..ledger import open_for
-from ..ledger.ledger import Ledger
+from ..ledger.decisions import Decisions
 from ..observe.run_views import facts
 from ..runtime.supervisor.run import approval
 from .decisions import decide, named_run, run_parser, title
@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     args, reader, run = named_run(run_parser("cancel", _PURPOSE, _EXAMPLES, which="open"), argv, statuses.OPEN)
     ledger = open_for(reader.url)
     try:
-        cancelled = approval.cancel(reader.store, ledger, run, lambda: decide(reader, run, Ledger.request_cancel))
+        cancelled = approval.cancel(reader.store, ledger, run, lambda: decide(reader, run, Decisions.request_cancel))
     except RunEnded as ended:
         if statuses.needs_person(ended.run.status):
             raise

@@ -123,11 +123,11 @@ def _names(kinds: str) -> Iterator[Candidate]:
         return
     reader = open_reader(None)
     if "runs" in kinds:
-        for run in reader.ledger.runs(limit=_RUNS_OFFERED):
+        for run in reader.ledger.history.runs(limit=_RUNS_OFFERED):
             yield run.id, f"{run.job} {run.key}, {run.status}"
     if "jobs" in kinds:
         jobs = dict.fromkeys(stages.configured(), "a job of nightlatch.toml")
-        for run in reader.ledger.runs(limit=10 * _RUNS_OFFERED):
+        for run in reader.ledger.history.runs(limit=10 * _RUNS_OFFERED):
             jobs.setdefault(run.job, f"last run {run.status}")
         yield from jobs.items()
     if "leases" in kinds:

@@ -8,7 +8,7 @@ from ..core import advice, statuses
 from ..core.printable import printable
 from ..errors import InDoubt, RunEnded, UsageError
 from ..ledger import open_for
-from ..ledger.ledger import Ledger
+from ..ledger.decisions import Decisions
 from ..ledger.records import RunRow
 from ..observe import run_views
 from ..observe.reader import StoreReader
@@ -49,7 +49,7 @@ def named_run(parser: Parser, argv: list[str], among: tuple[str, ...] = ()) -> t
 
 def run_of_job(reader: StoreReader, job: str, among: tuple[str, ...]) -> RunRow | None:
     """The run that a job's name means; None if there is no such job. Raises `UsageError` if several are possible."""
-    found = [run for run in reader.ledger.runs(job=job, limit=_RUNS_SEARCHED) if not run.parent]
+    found = [run for run in reader.ledger.history.runs(job=job, limit=_RUNS_SEARCHED) if not run.parent]
     candidates = [run for run in found if reader.status(run) in among]
     if len(candidates) > 1:
         ids = ", ".join(run.id for run in candidates)
@@ -57,11 +57,11 @@ def run_of_job(reader: StoreReader, job: str, among: tuple[str, ...]) -> RunRow 
     return candidates[0] if candidates else found[0] if found else None
 
 
-def decide(reader: StoreReader, run: RunRow, verb: Callable[[Ledger, str, str], RunRow]) -> RunRow:
+def decide(reader: StoreReader, run: RunRow, verb: Callable[[Decisions, str, str], RunRow]) -> RunRow:
     """Apply the decision `verb` and return the run. If the run has ended, raises: with exit code 76 if it needs another
     decision, else 64."""
     try:
-        return verb(open_for(reader.url), run.id, person())
+        return verb(open_for(reader.url).decisions, run.id, person())
     except RunEnded as ended:
         if statuses.needs_person(ended.run.status):
             raise

@@ -96,9 +96,9 @@ def _clock(database: PostgresDatabase) -> Finding:
 
 
 def _pooler(database: PostgresDatabase) -> Finding:
-    wire = database.dial(clock.now() + PATIENCE)
+    wire = database.connections.dial(clock.now() + PATIENCE)
     try:
-        direct = wire.execute(b"SELECT pg_backend_pid()", [], clock.now() + PATIENCE) == [(wire.backend,)]
+        direct = wire.is_direct(clock.now() + PATIENCE)
     finally:
         wire.close()
     if direct:

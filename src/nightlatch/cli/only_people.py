@@ -21,7 +21,7 @@ def require_person(what: str, job: str, store: str | None) -> None:
     run = os.environ.get("NIGHTLATCH_RUN", "")
     try:
         facts = {"what": what, "by": person()} | ({"run": run} if run else {})
-        open_for(url.resolve(store)).note(
+        open_for(url.resolve(store)).journal.note(
             job or os.environ.get("NIGHTLATCH_JOB") or "nightlatch", kinds.NOT_ALLOWED, **facts
         )
     except Error:

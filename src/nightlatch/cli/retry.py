@@ -10,7 +10,7 @@ from ..core.printable import printable
 from ..core.target import Each
 from ..core.value import replace
 from ..errors import UsageError
-from ..ledger.ledger import Ledger
+from ..ledger.decisions import Decisions
 from ..ledger.records import RunRow
 from ..observe.reader import StoreReader
 from ..observe.run_views import batch, facts, is_overdue
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
     again = run.status == statuses.SUCCEEDED and args.again
     if again and not job:
         raise UsageError(f"{title(run)} cannot be started from here: {_why_not_started(run, recorded)}")
-    allowed = run if again else decide(reader, run, Ledger.retry)
+    allowed = run if again else decide(reader, run, Decisions.retry)
     if job:
         return _start(
             replace(job, again=args.again), recorded.folder if recorded and not job.file else "", reader.url, args.json

@@ -51,7 +51,7 @@ def accept(args: Namespace) -> int:
     if not current:
         raise UsageError(f"{printable(args.job)} is at its usual level: there is nothing to accept")
     what, first = " ".join(change.what for change in current), current[0].shift.first
-    open_for(existing_url(args.store)).note(args.job, kinds.USUAL, what=what, by=person(), run=first.run)
+    open_for(existing_url(args.store)).journal.note(args.job, kinds.USUAL, what=what, by=person(), run=first.run)
     levels = ", ".join(f"{_amount(change.what, change.shift.now)} ({change.what})" for change in current)
     print(f"the usual level of {printable(args.job)} is now {levels}")
     return 0

@@ -24,7 +24,7 @@ class NotifiedWaiter:
 
     def __init__(self, database: PostgresDatabase, name: str) -> None:
         self._database, self._name = database, name
-        self._pool = database.pool
+        self._pool = database.connections.pool
         self._wire: Wire | None = None
         self._probe = "?" + identity.new_id()  # not a valid lease name
         self._proven = False
@@ -63,11 +63,11 @@ class NotifiedWaiter:
         self._try_at = clock.now() + _RETRY_AFTER
         deadline = clock.now() + _PATIENCE
         try:
-            wire = self._kept_wire() or self._database.dial(deadline)
+            wire = self._kept_wire() or self._database.connections.dial(deadline)
         except Broken:
             return False
         try:
-            if self._proven or self._is_direct(wire, deadline):
+            if self._proven or wire.is_direct(deadline):
                 wire.execute(f"LISTEN {self._database.schema}".encode(), [], deadline)
                 if not self._proven:
                     self._notify_ourselves()
@@ -78,10 +78,6 @@ class NotifiedWaiter:
             pass  # no notifications, then; polling the store shows what is wrong
         wire.close()
         return False
-
-    def _is_direct(self, wire: Wire, deadline: float) -> bool:
-        """Is there no pooler in between?"""
-        return wire.execute(b"SELECT pg_backend_pid()", [], deadline) == [(wire.backend,)]
 
     def _notify_ourselves(self) -> None:
         self._database.write("SELECT pg_notify(:channel, :probe)", channel=self._database.schema, probe=self._probe)

@@ -152,12 +152,9 @@ class SqliteDatabase:
 
     def pending(self) -> list[str]:
         """The statements that a migration would run, in order. Changes nothing, and makes no file."""
-        meta = self._read_meta()
-        if schema.check(meta, self.area, self.path):
-            return []
-        statements = [schema.META]
-        self._apply(meta, lambda sql, values: statements.append(schema.filled(sql, values)))
-        return ["BEGIN IMMEDIATE", *statements, "COMMIT"]
+        from . import sqlite_schema
+
+        return sqlite_schema.pending(self._read_meta(), self.area, self.path)
 
     def _read_meta(self) -> dict[str, str]:
         if not os.path.exists(self.path):
@@ -165,7 +162,7 @@ class SqliteDatabase:
         with self._explained:
             connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)
             try:
-                return self._meta(connection)
+                return _meta(connection)
             finally:
                 connection.close()
 
@@ -213,7 +210,7 @@ class SqliteDatabase:
         connection = sqlite3.connect(self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA synchronous = NORMAL")  # no flush inside a commit: `_log` flushes after it
         connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
-        meta = self._meta(connection)
+        meta = _meta(connection)
         if not schema.check(meta, self.area, self.path) or _mode(connection) != "wal":
             meta = self._migrate(connection)
         if self.area == "store":
@@ -223,44 +220,23 @@ class SqliteDatabase:
 
     def _open_empty(self) -> sqlite3.Connection:
         connection = sqlite3.connect(MEMORY, isolation_level=None, check_same_thread=False)
-        connection.execute(schema.META)
-        self._apply({}, connection.execute)
-        self._facts = self._meta(connection)
+        self._facts = self._migrate(connection)
         return connection
 
-    def _meta(self, connection: sqlite3.Connection) -> dict[str, str]:
-        try:
-            return dict(connection.execute(schema.READ).fetchall())
-        except sqlite3.OperationalError as error:
-            if "no such table" in str(error):
-                return {}
-            raise
-
     def _migrate(self, connection: sqlite3.Connection) -> dict[str, str]:
+        """Bring the tables up to date; returns what is recorded about them."""
+        from . import sqlite_schema
+
+        if self.path == MEMORY:  # nobody else has it open
+            sqlite_schema.make(connection, self.area, self.path)
+            return _meta(connection)
         self._take_turn()
         try:
-            if _mode(connection, " = WAL") != "wal":
-                raise StoreUnreachable(
-                    f"the store {self.path} cannot be used: SQLite cannot keep a write-ahead log there. Name a file on "
-                    f"another disk (--store sqlite:////path/to/file)"
-                )
-            connection.execute("BEGIN IMMEDIATE")
-            connection.execute(schema.META)
-            meta = self._meta(connection)
-            if not schema.check(meta, self.area, self.path):  # no other process has done it while we waited
-                self._apply(meta, connection.execute)
-            connection.execute("COMMIT")
+            sqlite_schema.migrate(connection, self.area, self.path)
             self._log.flush()
-            return self._meta(connection)
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
+            return _meta(connection)
         finally:
             self._queue.release()
-
-    def _apply(self, meta: dict[str, str], execute: Callable[[str, dict[str, str]], object]) -> None:
-        schema.apply(meta, self.area, lambda sql, values: execute(schema.for_sqlite(sql), values))
 
     def _in_turn(
         self, connection: sqlite3.Connection, work: Callable[[], list[Row]], patience: float, *, lazy: bool
@@ -399,8 +375,18 @@ def _insert(connection: sqlite3.Connection, table: Table, rows: Rows) -> None:
         connection.executemany(table.insert, rows)
 
 
-def _mode(connection: sqlite3.Connection, change: str = "") -> str:
-    return str(connection.execute(f"PRAGMA journal_mode{change}").fetchone()[0])
+def _meta(connection: sqlite3.Connection) -> dict[str, str]:
+    """What is recorded about the tables; {} if there are none."""
+    try:
+        return dict(connection.execute(schema.READ).fetchall())
+    except sqlite3.OperationalError as error:
+        if "no such table" in str(error):
+            return {}
+        raise
+
+
+def _mode(connection: sqlite3.Connection) -> str:
+    return str(connection.execute("PRAGMA journal_mode").fetchone()[0])
 
 
 def _file_at(path: str) -> tuple[int, int] | None:

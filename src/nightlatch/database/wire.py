@@ -192,6 +192,10 @@ class Wire:
         """The server process's id, as the other end reported it; a pooler reports a made-up one."""
         return self._connection.backend_pid
 
+    def is_direct(self, deadline: float) -> bool:
+        """Is there no pooler in between? It would give each transaction another server process."""
+        return self.execute(b"SELECT pg_backend_pid()", [], deadline) == [(self.backend,)]
+
     def wait_for_notifications(self, deadline: float) -> list[str]:
         """Wait for notifications until `deadline`; returns their payloads, or [] if none came."""
         try:

@@ -3,8 +3,8 @@
 Every chain is read from its first entry to its head, every run is compared with its links in its job's chain, and
 every row with what follows from the journal (`replay`). The owner of the database can recompute all of it. So heads go
 out with log lines and alerts: a head that was kept elsewhere shows whether an older entry was rewritten or removed.
-Retention removes entries too, and records that in a `cut`. A forged cut could name any retention, so a cut is checked
-against the times of what it removes, and against the heads.
+Retention removes entries too, and records that in a `cut` (`cuts`), which is checked against the times of what it
+removes, and against the heads.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from typing import Any
 
 from ..core.value import value
 from ..errors import UsageError
-from . import kinds, row_checks
+from . import cuts, kinds, row_checks
 from .chain import head_text, job_chain, link, unpack
+from .cuts import Cuts
 from .kept_heads import KeptHead, parse_head, parse_kept
 from .replay import Links, Replay
 from .snapshot import Snapshot
 from .step_chain import STEPS
 from .tables import Tables
-
-Row = tuple[Any, ...]
 
 _PAGE = 5000  # entries in one query
 _ELSEWHERE = "a head kept elsewhere"
@@ -36,8 +35,6 @@ _HEAD = """
 SELECT seq FROM {prefix}chain WHERE name = :chain UNION ALL SELECT seq FROM {prefix}run WHERE id = :chain
 """
 _RUN_KINDS, _ITEM_KINDS, _EFFECT_KINDS = map(kinds.evidence_for, (kinds.RUN, kinds.ITEMS, kinds.EFFECT))
-_CUTS = f"SELECT chain, seq, at, body FROM {{prefix}}journal WHERE kind = '{kinds.CUT}' ORDER BY chain, seq"
-_SKEW = 3_600_000  # ms by which a log line's clock may be wrong
 
 
 @value(frozen=True, kw_only=True)
@@ -62,17 +59,6 @@ class AuditResult:
     breaks: tuple[Break, ...]  # the first of each broken chain, jobs' chains first
 
 
-@value(frozen=True, kw_only=True)
-class RetentionCut:
-    """What retention removed, according to one `cut` entry."""
-
-    seq: int
-    runs: frozenset[str]
-    before: int  # ms; everything that was removed is older
-    last: int  # the last entry removed from the job's chain; 0: none
-    hash: str  # of that entry
-
-
 def heads(tables: Tables) -> list[str]:
     """The head of every job's chain. Kept elsewhere, they show later whether anything linked there has changed."""
     rows = tables.read("SELECT name, seq, head FROM {prefix}chain ORDER BY name")
@@ -87,24 +73,17 @@ def verify(tables: Tables, kept: Iterable[str] = (), keep: float | None = None) 
     """
     heads_kept = [parse_kept(text) for text in kept]
     while True:
-        cuts = tables.read(_CUTS)
-        verdict = _Audit(tables, heads_kept, cuts, keep).run()
-        if not verdict.breaks or tables.read(_CUTS) == cuts:
+        found = cuts.read(tables)
+        verdict = _Audit(tables, heads_kept, Cuts(found), keep).run()
+        if not verdict.breaks or cuts.read(tables) == found:
             return verdict  # otherwise retention removed something meanwhile: read again
 
 
 class _Audit:
-    def __init__(self, tables: Tables, kept: list[KeptHead], cuts: list[Row], keep: float | None) -> None:
-        self._tables, self._kept, self._keep = tables, kept, keep
+    def __init__(self, tables: Tables, kept: list[KeptHead], cuts: Cuts, keep: float | None) -> None:
+        self._tables, self._kept, self._cuts, self._keep = tables, kept, cuts, keep
         self._bare_hashes = {head.hash for head in kept if not head.chain}  # those that were not found yet
         self._expected: dict[str, dict[int, list[tuple[str, str]]]] = {}  # chain → seq → (expected hash, its source)
-        self._cuts: dict[str, list[RetentionCut]] = {}  # by job's chain
-        self._newest_cut: dict[str, RetentionCut] = {}  # job's chain → the newest cut that removed some of it
-        for chain, seq, at, body in cuts:
-            try:
-                self._note_cut(chain, seq, at, unpack(body))
-            except ValueError:
-                pass  # `_walk` reports it
         self._links: dict[str, Links] = {}  # by run
         self._linked_in: dict[str, str] = {}  # run → job's chain
         self._effects: dict[tuple[str, str], dict[str, Any]] = {}  # by scope and key
@@ -183,7 +162,7 @@ class _Audit:
         self._end(chain, seq, replay)
 
     def _begin(self, chain: str) -> tuple[int, str]:
-        cut = self._newest_cut.get(chain)
+        cut = self._cuts.newest.get(chain)
         if not cut:
             return 0, ""
         self._compare(chain, cut.last, cut.hash)
@@ -242,8 +221,7 @@ class _Audit:
             self._items.add(chain.removeprefix("job:"), "", facts["status"], facts["keys"])
 
     def _follow_cut(self, chain: str, seq: int, facts: dict[str, str]) -> None:
-        # KeyError, which `_walk` reports, if the cut is malformed, or newer than the list of cuts.
-        cut = {cut.seq: cut for cut in self._cuts.get(chain, ())}[seq]
+        cut = self._cuts.at(chain, seq)  # `_walk` reports a KeyError
         for run in cut.runs:
             links = self._links.get(run)
             if links and links.at >= cut.before and self._linked_in[run] == chain:
@@ -260,25 +238,13 @@ class _Audit:
         if head:
             self._expect(*parse_head(head), "its run's chain")
 
-    def _note_cut(self, chain: str, seq: int, at: int, facts: dict[str, str]) -> None:
-        cut = RetentionCut(
-            seq=seq,
-            runs=frozenset(facts.get("runs", "").split()),
-            before=int(facts.get("before", at)),
-            last=int(facts.get("seq", 0)),
-            hash=facts.get("hash", ""),
-        )
-        self._cuts.setdefault(chain, []).append(cut)
-        if cut.last:
-            self._newest_cut[chain] = cut
-
     def _replay(self, run: str) -> Replay | None:
         self._with_entries.add(run)
         row = self._snapshot.runs.get(run)
         if not row:
             return None
         links = self._links.get(run) or Links()
-        return Replay(links, whole=links.whole or job_chain(row["job"]) not in self._newest_cut)
+        return Replay(links, whole=links.whole or job_chain(row["job"]) not in self._cuts.newest)
 
     def _check_linked(self) -> None:
         """Every run must be in its job's chain; a nested run, once it has ended."""
@@ -289,7 +255,7 @@ class _Audit:
 
     def _check_rows(self) -> None:
         broken = set(self._breaks)
-        cut = {chain.removeprefix("job:") for chain in (*self._newest_cut, *broken)}
+        cut = {chain.removeprefix("job:") for chain in (*self._cuts.newest, *broken)}
         effects = {place: row for place, row in self._effects.items() if job_chain(place[0]) not in broken}
         self._report(row_checks.check_effects(self._snapshot, effects, cut))
         self._report(self._items.check(self._tables, self._snapshot, broken))
@@ -310,30 +276,22 @@ class _Audit:
     def _was_pruned(self, chain: str) -> bool:
         """Does a cut name the chain's run, and is nothing of that run left?"""
         run = chain.removeprefix(STEPS).partition("#")[0]
-        jobs = [self._linked_in[run]] if run in self._linked_in else list(self._cuts)
-        named = any(run in cut.runs for job in jobs for cut in self._cuts.get(job, ()))
+        named = self._cuts.names(run, self._linked_in.get(run))
         return named and not run.startswith("job:") and run not in self._snapshot.runs and run not in self._with_entries
 
     def _judge_cuts(self) -> tuple[int, tuple[str, ...]]:
         """Report cuts that the kept heads disprove; returns `behind` and `unproven` of the result."""
         behind, unproven = 0, []
         for head in self._kept:
-            cuts = [cut for cut in self._cuts.get(head.chain, ()) if cut.last > head.seq]
+            cuts = self._cuts.behind(head)
             if not cuts and (not head.chain or head.chain.startswith("job:") or not self._was_pruned(head.chain)):
                 continue
             behind += 1
-            if head.at is None or not cuts:
-                if head.chain not in self._found and head.chain not in unproven:
-                    unproven.append(head.chain)
-            elif head.at >= max(cut.before for cut in cuts) + _SKEW:
-                what = f"removes entry {head.seq}, which is younger than the retention that it names, says its log line"
-                self._break(head.chain, cuts[-1].seq, what)
+            if (head.at is None or not cuts) and head.chain not in self._found and head.chain not in unproven:
+                unproven.append(head.chain)
         limit = float("-inf") if self._keep is None else self._snapshot.now - self._keep * 1000
-        for chain in {head.chain for head in self._kept}:
-            for cut in self._cuts.get(chain, ()):
-                if cut.before > limit and cut.seq > self._found.get(chain, 0):
-                    what = "removes what is younger than the retention here, and no head kept elsewhere is newer"
-                    self._break(chain, cut.seq, what)
+        for chain, seq, what in self._cuts.disproved(self._kept, lambda chain: self._found.get(chain, 0), limit):
+            self._break(chain, seq, what)
         return behind, tuple(unproven)
 
     def _expect(self, chain: str, seq: int, hash_: str, source: str) -> None:

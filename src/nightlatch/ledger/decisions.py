@@ -1,5 +1,5 @@
-"""What people decide and observers find about runs. No token is needed: each change is a compare-and-set on the run's
-status, recorded on the job's chain with the name of the person or machine."""
+"""What people decide and observers find about runs. No token is needed: what changes a run is a compare-and-set on it
+as it was seen, recorded on the job's chain with the name of the person or machine."""
 
 from __future__ import annotations
 
@@ -7,29 +7,18 @@ from ..core import advice, statuses
 from ..errors import InDoubt, RunEnded, UsageError
 from . import kinds
 from .chain import clean, job_chain
-from .records import ENTRY, RUN, RunRow
+from .changing import anchor, change
+from .journal import Journal
+from .records import RunRow
+from .sealing import held_message
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .tables import ChainTransaction, Tables
+    from .tables import Tables
 
-_ANCHOR = "UPDATE {prefix}run SET anchor = :anchor WHERE id = :id {run_row}"
-
-# A holder's late verdict, another person's decision or a new attempt changes status, attempt or cancel: then no row
-# matches.
-_CHANGE = """
-UPDATE {prefix}run SET status = :status, cancel = :cancel, reason = :reason, changed = :at, due = NULL,
-  held = CAST(:held AS BIGINT), approved = :approved, ended = CASE WHEN :ends = 1 THEN :at ELSE ended END
-WHERE id = :id AND status = :was_status AND attempt = :was_attempt AND cancel = :was_cancel {matched}
-"""
-# An attempt that a person calls a success counts as one: a later `--again` starts from the beginning.
-_SUCCEEDED = """
-UPDATE {prefix}attempt SET status = 'succeeded',
-  reason = CASE WHEN reason = '' THEN :reason ELSE reason || '; ' || :reason END
-WHERE run = :run AND attempt = :attempt
-"""
+_MOMENT = 2.0  # seconds that a supervisor waits for the database to answer
 _REQUEST_CANCEL = """
 UPDATE {prefix}run SET cancel = :cancel
 WHERE id = :id AND status = 'running' AND attempt = :was_attempt AND cancel = '' {matched}
@@ -39,170 +28,152 @@ INSERT INTO {prefix}budget (run, caps) VALUES (:run, :caps) ON CONFLICT (run) DO
 """
 
 
-def anchor(chain: ChainTransaction, run: str, kind: str, **facts: object) -> RunRow:
-    """Append an entry about a run to its job's chain, and keep the chain's new head in the run's row."""
-    anchor = chain.append(kind, run=run, **facts)
-    return RUN.read(chain(_ANCHOR, id=run, anchor=anchor)[0])
-
-
 def state_of(run: RunRow) -> str:
     """What a person knows of a run when deciding. Not its head: that moves with every report of progress."""
     return f"{run.status} {run.attempt} {run.anchor}"
 
 
-def change(
-    tables: Tables,
-    run: RunRow,
-    status: str,
-    kind: str,
-    *,
-    reason: str | None = None,
-    cancel: str = "",
-    held: float | None = None,
-    approved: str = "",
-    settle: Callable[[], object] | None = None,
-    **facts: object,
-) -> RunRow | None:
-    """Move the run to `status` if it is still as it was seen; otherwise change nothing and return None. `cancel`: the
-    person that requested its end. `held`: until when it waits for an approval; `approved`: the approved plan's head.
-    `settle`: called before the commit, and only if the run is moved; if it raises, nothing is changed."""
-    facts |= {name: fact for name, fact in (("held", held), ("approved", approved)) if fact}
-    if not statuses.may_follow(run.status, status):
-        raise ValueError(f"{title(run)} is {run.status}: {status} cannot follow that")
-    with tables.on_chain(run.job) as chain:
-        moved = chain(
-            _CHANGE,
-            id=run.id,
-            was_status=run.status,
-            was_attempt=run.attempt,
-            was_cancel=run.cancel,
-            status=status,
-            cancel="" if status == statuses.PENDING else clean(cancel) or run.cancel,
-            reason=run.reason if reason is None else clean(reason),
-            held=None if held is None else round(held * 1000),
-            approved=approved or (run.approved if status in statuses.OPEN else ""),
-            ends=int(status not in statuses.OPEN),
-            at=chain.at,
-        )
-        if not moved:
-            return None
-        if settle:
-            settle()
-        if status == statuses.SUCCEEDED:
-            chain(_SUCCEEDED, run=run.id, attempt=run.attempt, reason=clean(reason or ""))
-        return anchor(
-            chain, run.id, kind, was=run.status, status=status, seq=run.seq, head=run.head, reason=reason,
-            cancel=cancel or None, **facts,
-        )  # fmt: skip
+class Decisions:
+    """Made by `Ledger.decisions`.
 
+    `state`, where a verb has it: what the person saw (`state_of`). If the run has changed since, nothing is done,
+    and `RunEnded` carries the run as it is.
+    """
 
-def ask_to_end(tables: Tables, run: RunRow, by: str) -> RunRow | None:
-    """Leave a request for the holder of a running run. None if it no longer runs, or already has one."""
-    with tables.on_chain(run.job) as chain:
-        if not chain(_REQUEST_CANCEL, id=run.id, was_attempt=run.attempt, cancel=clean(by)):
-            return None
-        return anchor(chain, run.id, kinds.CANCEL_REQUESTED, by=by)
+    def __init__(self, tables: Tables, watching: Tables, look: Callable[[str], RunRow]) -> None:
+        """`look` returns a run by its id as it is now, or raises."""
+        self._tables, self._watching, self._look = tables, watching, look
 
+    def request_cancel(self, run_id: str, by: str, *, state: str = "") -> RunRow:
+        """Ask for a run's end. One that is not running is cancelled at once; a running one's holder finds the
+        request."""
 
-def cancel(tables: Tables, run: RunRow, by: str) -> RunRow | None:
-    if run.status == statuses.RUNNING:
-        return run if run.cancel else ask_to_end(tables, run, by)
-    if run.status in statuses.OPEN:
-        return end(tables, run, f"cancelled by {by}", by, person=True)
-    if statuses.needs_person(run.status):
-        raise RunEnded(f"{title(run)} is {run.status}: say how it ended, with {advice.command('resolve', run.id)}", run)
-    raise RunEnded(f"{title(run)} has ended already: {run.status}", run)
+        def decide(run: RunRow) -> RunRow | None:
+            if run.status == statuses.RUNNING:
+                return run if run.cancel else self._leave_request(run, by)
+            if run.status in statuses.OPEN:
+                return self.end_waiting(run, f"cancelled by {by}", by, person=True)
+            if statuses.needs_person(run.status):
+                how = advice.command("resolve", run.id)
+                raise RunEnded(f"{run.title} is {run.status}: say how it ended, with {how}", run)
+            raise RunEnded(f"{run.title} has ended already: {run.status}", run)
 
+        return self._decided(run_id, decide, state)
 
-def end(tables: Tables, run: RunRow, reason: str, by: str, *, person: bool) -> RunRow | None:
-    """Cancel a run that is not running. `person`: a person requested it."""
-    cancel = by if person else ""
-    return change(tables, run, statuses.CANCELLED, kinds.CANCELLED, reason=reason, cancel=cancel, by=by)
+    def _leave_request(self, run: RunRow, by: str) -> RunRow | None:
+        """Leave a request for the holder of a running run. None if it no longer runs, or already has one."""
+        with self._tables.on_chain(run.job) as chain:
+            if not chain(_REQUEST_CANCEL, id=run.id, was_attempt=run.attempt, cancel=clean(by)):
+                return None
+            return anchor(chain, run.id, kinds.CANCEL_REQUESTED, by=by)
 
+    def end_waiting(self, run: RunRow, reason: str, by: str, *, person: bool) -> RunRow | None:
+        """Cancel a run that is not running, if it is still as it was seen; otherwise return None.
 
-def resolve(
-    tables: Tables, run: RunRow, outcome: str, by: str, settle: Callable[[], object] | None = None
-) -> RunRow | None:
-    if outcome not in (statuses.SUCCEEDED, statuses.FAILED, statuses.CANCELLED):
-        raise UsageError(f"a run cannot be resolved as {outcome!r}: use succeeded, failed or cancelled")
-    if not statuses.needs_person(run.status):
-        raise RunEnded(f"{title(run)} is {run.status}: only what is in doubt or needs attention can be resolved", run)
-    reason = f"resolved as {outcome} by {by}"
-    return change(tables, run, outcome, kinds.RESOLVED, reason=reason, settle=settle, by=by)
+        `person`: a person cancelled it, and knows that the work is not done; after a shutdown nobody knows that yet.
+        """
+        cancel = by if person else ""
+        return change(self._tables, run, statuses.CANCELLED, kinds.CANCELLED, reason=reason, cancel=cancel, by=by)
 
+    def resolve(
+        self, run_id: str, outcome: str, by: str, *, state: str = "", settle: Callable[[], object] | None = None
+    ) -> RunRow:
+        """A person decides how a run that is in doubt or needs attention ended: succeeded, failed or cancelled.
+        `settle` is called only if no other decision was first, and before any later one."""
 
-def hold(tables: Tables, run: RunRow, until: float) -> RunRow | None:
-    """Let a pending run wait for an approval; any other is returned as it is."""
-    if run.status != statuses.PENDING:
-        return run
-    return change(tables, run, statuses.WAITING, kinds.HELD, held=until)
+        def decide(run: RunRow) -> RunRow | None:
+            if outcome not in (statuses.SUCCEEDED, statuses.FAILED, statuses.CANCELLED):
+                raise UsageError(f"a run cannot be resolved as {outcome!r}: use succeeded, failed or cancelled")
+            if not statuses.needs_person(run.status):
+                only = "only what is in doubt or needs attention can be resolved"
+                raise RunEnded(f"{run.title} is {run.status}: {only}", run)
+            reason = f"resolved as {outcome} by {by}"
+            return change(self._tables, run, outcome, kinds.RESOLVED, reason=reason, settle=settle, by=by)
 
+        return self._decided(run_id, decide, state)
 
-def approve(tables: Tables, run: RunRow, head: str, by: str) -> RunRow | None:
-    """Approve the plan that has this `head` ("": the present one). A second approval changes nothing."""
-    if run.approved and run.status not in (*statuses.NEEDS_PERSON, statuses.SUCCEEDED):
-        return run
-    if run.status != statuses.WAITING or run.held is None:
-        raise RunEnded(f"{title(run)} is {run.status}: it does not wait for an approval", run)
-    if head and run.head != head:
-        raise RunEnded(f"{title(run)} holds another plan by now. Look: {advice.command('show', run.id)}", run)
-    return change(tables, run, statuses.PENDING, kinds.APPROVED, approved=run.head, by=by)
+    def retry(self, run_id: str, by: str, *, state: str = "") -> RunRow:
+        """A person wants another attempt: the run is pending again."""
 
+        def decide(run: RunRow) -> RunRow | None:
+            if run.status == statuses.IN_DOUBT:
+                first = advice.command("resolve", run.id)
+                raise RunEnded(f"{run.title} is in doubt: it may have acted. Look, then {first} first", run)
+            if run.status == statuses.SUCCEEDED:
+                again = advice.command("retry", run.id, "--again")
+                raise RunEnded(f"{run.title} succeeded: to do it once more, {again}", run)
+            if run.status == statuses.RUNNING:
+                raise RunEnded(f"{run.title} is running, by {run.holder}", run)
+            if run.status == statuses.PENDING:
+                return run
+            if run.held is not None:
+                raise InDoubt(held_message(run))
+            return change(self._tables, run, statuses.PENDING, kinds.RETRIED, by=by, attempt=run.attempt)
 
-def held_message(run: RunRow) -> str:
-    return (
-        f"{title(run)} waits for your approval: {advice.command('approve', run.id)}; refuse it: "
-        f"{advice.command('cancel', run.id)}"
-    )
+        return self._decided(run_id, decide, state)
 
+    def hold(self, run_id: str, until: float) -> RunRow:
+        """Let a run that has not begun wait for an approval; any other is returned as it is."""
 
-def retry(tables: Tables, run: RunRow, by: str) -> RunRow | None:
-    if run.status == statuses.IN_DOUBT:
-        raise RunEnded(
-            f"{title(run)} is in doubt: it may have acted. Look, then {advice.command('resolve', run.id)} first", run
-        )
-    if run.status == statuses.SUCCEEDED:
-        raise RunEnded(f"{title(run)} succeeded: to do it once more, {advice.command('retry', run.id, '--again')}", run)
-    if run.status == statuses.RUNNING:
-        raise RunEnded(f"{title(run)} is running, by {run.holder}", run)
-    if run.status == statuses.PENDING:
-        return run
-    if run.held is not None:
-        raise InDoubt(held_message(run))
-    return change(tables, run, statuses.PENDING, kinds.RETRIED, by=by, attempt=run.attempt)
+        def decide(run: RunRow) -> RunRow | None:
+            if run.status != statuses.PENDING:
+                return run
+            return change(self._tables, run, statuses.WAITING, kinds.HELD, held=until)
 
+        return self._decided(run_id, decide)
 
-def attention(tables: Tables, run: RunRow, reason: str, by: str) -> RunRow | None:
-    if run.status not in (statuses.PENDING, statuses.WAITING):
-        raise RunEnded(f"{title(run)} is {run.status}", run)
-    return change(tables, run, statuses.NEEDS_ATTENTION, kinds.NEEDS_ATTENTION, reason=reason, by=by)
+    def approve(self, run_id: str, head: str, by: str) -> RunRow:
+        """A person approves the plan that has this `head` ("": the present one): the run is pending, and carries the
+        approval. A second approval changes nothing."""
 
+        def decide(run: RunRow) -> RunRow | None:
+            if run.approved and run.status not in (*statuses.NEEDS_PERSON, statuses.SUCCEEDED):
+                return run
+            if run.status != statuses.WAITING or run.held is None:
+                raise RunEnded(f"{run.title} is {run.status}: it does not wait for an approval", run)
+            if head and run.head != head:
+                raise RunEnded(f"{run.title} holds another plan by now. Look: {advice.command('show', run.id)}", run)
+            return change(self._tables, run, statuses.PENDING, kinds.APPROVED, approved=run.head, by=by)
 
-def set_budget(tables: Tables, run: RunRow, caps: str, by: str) -> None:
-    """Replace the budget that the run was started with."""
-    with tables.on_chain(run.job) as chain:
-        chain(_PUT_BUDGET, run=run.id, caps=caps)
-        chain.append(kinds.BUDGET, run=run.id, caps=caps, by=by)
+        return self._decided(run_id, decide)
 
+    def attention(self, run_id: str, reason: str, by: str) -> RunRow:
+        """Record that a run needs a person: a gate cannot be sealed, or the store has lost what it knew."""
 
-def budget_of(tables: Tables, run: str, *, patience: float) -> str:
-    """The caps that a person has set for a run; "" if none. Reads one row, and waits for no writer."""
-    rows = tables.read("SELECT caps FROM {prefix}budget WHERE run = :run", patience=patience, run=run)
-    return str(rows[0][0]) if rows else ""
+        def decide(run: RunRow) -> RunRow | None:
+            if run.status not in (statuses.PENDING, statuses.WAITING):
+                raise RunEnded(f"{run.title} is {run.status}", run)
+            return change(self._tables, run, statuses.NEEDS_ATTENTION, kinds.NEEDS_ATTENTION, reason=reason, by=by)
 
+        return self._decided(run_id, decide)
 
-def acknowledge(tables: Tables, run: RunRow, by: str) -> None:
-    """Record that a person has seen the failed attempt: the run needs no attention until another attempt fails."""
-    with tables.on_chain(run.job) as chain:
-        chain.append(kinds.ACKNOWLEDGED, run=run.id, attempt=run.attempt, by=by)
+    def _decided(self, run_id: str, decide: Callable[[RunRow], RunRow | None], state: str = "") -> RunRow:
+        while True:  # until the run has not changed between the look and the decision
+            run = self._look(run_id)
+            if state and state_of(run) != state:
+                raise RunEnded(f"{run.title} is {run.status} by now, at attempt {run.attempt}", run)
+            decided = decide(run)
+            if decided:
+                return decided
 
+    def set_budget(self, run: RunRow, caps: str, by: str) -> None:
+        """A person replaces the budget that a run was started with; its supervisor finds it within seconds."""
+        with self._tables.on_chain(run.job) as chain:
+            chain(_PUT_BUDGET, run=run.id, caps=caps)
+            chain.append(kinds.BUDGET, run=run.id, caps=caps, by=by)
 
-def acknowledged(tables: Tables, job: str) -> frozenset[tuple[str, int]]:
-    """(run, attempt) of each acknowledged failure."""
-    newest = "WHERE chain = :chain AND kind = :kind ORDER BY seq DESC LIMIT 1000"
-    entries = tables.select(ENTRY, newest, chain=job_chain(job), kind=str(kinds.ACKNOWLEDGED))
-    return frozenset((entry.facts["run"], int(entry.facts["attempt"])) for entry in entries)
+    def budget_of(self, run_id: str) -> str:
+        """The budget that a person has set for a run; "" if nobody has. Reads one row, and waits for no writer."""
+        rows = self._watching.read("SELECT caps FROM {prefix}budget WHERE run = :run", patience=_MOMENT, run=run_id)
+        return str(rows[0][0]) if rows else ""
 
+    def acknowledge(self, run: RunRow, by: str) -> None:
+        """Record that a person has seen how the run's newest attempt ended: the run needs no attention until another
+        attempt fails."""
+        with self._tables.on_chain(run.job) as chain:
+            chain.append(kinds.ACKNOWLEDGED, run=run.id, attempt=run.attempt, by=by)
 
-def title(run: RunRow) -> str:
-    return f"run {run.id} of {run.job}"
+    def acknowledged(self, job: str) -> frozenset[tuple[str, int]]:
+        """(run, attempt) of each failure of a job that a person has seen."""
+        entries = Journal(self._watching).newest(job_chain(job), kinds.ACKNOWLEDGED, most=1000)
+        return frozenset((entry.facts["run"], int(entry.facts["attempt"])) for entry in entries)

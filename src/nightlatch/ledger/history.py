@@ -3,21 +3,37 @@ ten thousand."""
 
 from __future__ import annotations
 
+from ..core import statuses
 from ..core.units import UNITS, Amounts
 from ..core.value import value
-from . import outline, tally
-from .chain import job_chain
-from .kinds import RARE
-from .records import ENTRY, Entry, newest_runs, of_any_status
-from .typed_table import amounts
+from . import tally
+from .records import RUN, RunRow
+from .typed_table import amounts, where
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
     from .tables import Tables
     from .tally import Tally
+
+
+def _newest_runs(columns: str, parts: Iterable[str]) -> str:
+    """SQL for the `:most` newest runs that one of these WHERE clauses selects; for each clause an index has the runs
+    in order. `columns` has id and changed."""
+    some = [
+        f"SELECT * FROM (SELECT {columns} FROM {{prefix}}run{part} ORDER BY changed DESC, id LIMIT :most) AS part"
+        for part in parts
+    ]
+    return f"{' UNION ALL '.join(some)} ORDER BY changed DESC, id LIMIT :most"
+
+
+def _of_any_status(*conditions: str) -> list[str]:
+    """WHERE clauses for all runs, one for each status: no index has all runs in the order of their changes, since every
+    start and end of a run would have to write to it."""
+    return [where((), f"status = '{status}'", *conditions) for status in statuses.ALL]
+
 
 _UNITS = ", ".join(UNITS)
 _SERIES = f"""
@@ -43,7 +59,7 @@ SELECT COUNT(*) FROM (SELECT id FROM {prefix}run WHERE status = :status AND chan
 """
 _USED_SINCE = f"""
 SELECT CAST(COALESCE(SUM(usd), 0) AS BIGINT), COUNT(*) FROM (
-  {newest_runs("usd, changed, id", of_any_status("changed >= :since"))}) AS found
+  {_newest_runs("usd, changed, id", _of_any_status("changed >= :since"))}) AS found
 """
 _SLOTS = "SELECT outcome, SUM(count) FROM {prefix}slot_record WHERE last >= :since GROUP BY outcome"
 _OUTCOMES = "SELECT job, outcome, SUM(count) FROM {prefix}slot_record GROUP BY job, outcome ORDER BY job, outcome"
@@ -52,11 +68,9 @@ SELECT substr(name, 5), (SELECT MAX(changed) FROM {prefix}run AS run
   WHERE run.job = substr(chain.name, 5) AND run.parent = '' AND run.status = 'succeeded')
 FROM {prefix}chain AS chain WHERE name LIKE 'job:%'
 """
-_NO_END = 32_503_680_000.0  # later than any entry
 _MOST = 10_000  # rows that are counted: beyond this the exact number does not matter
 _BEFORE = "SELECT id FROM {prefix}run WHERE id < :run ORDER BY id DESC LIMIT 1"
 _AFTER = "SELECT id FROM {prefix}run WHERE id > :run ORDER BY id LIMIT 1"
-_LENGTH = "SELECT seq FROM {prefix}chain WHERE name = :name"
 _JOBS = "SELECT name FROM {prefix}chain ORDER BY name"
 
 
@@ -84,6 +98,39 @@ class History:
     def day(self, at: float) -> str:
         """The day of a moment in the ledger's time zone, as in 2026-07-31."""
         return self._tables.day(round(at * 1000))
+
+    def runs(
+        self,
+        job: str | None = None,
+        status: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 1000,
+    ) -> Iterator[RunRow]:
+        """Runs whose status changed at or after `since`, and before `until`, the newest change first."""
+        which = {name: text for name, text in (("job", job), ("status", status)) if text}
+        times = {"since": _ms(since)} | ({} if until is None else {"until": _ms(until)})
+        within = ["changed >= :since", *([] if until is None else ["changed < :until"])]
+        by = list(which)
+        if job and status and statuses.is_terminal(status):
+            # Many runs have this status, and few of them are the job's: SQLite, which keeps no statistics, must not use
+            # the index of statuses.
+            by, within = ["job"], [*within, f"{'' if self._tables.database.many_machines else '+'}status = :status"]
+        if job:  # its newest runs and its newest nested runs: an index has each of them in order
+            parts = [where(by, *within, f"parent {sign} ''") for sign in ("=", "<>")]
+        elif status:
+            parts = [where(by, *within)]
+        else:  # of each status more runs are read than are returned, but only their ids
+            ids = _newest_runs("id, changed", _of_any_status(*within))
+            parts = [where((), f"id IN (SELECT id FROM ({ids}) AS newest)")]
+        return map(RUN.read, self._tables.read(_newest_runs(RUN.names, parts), **which, **times, most=limit))
+
+    def nested_in(self, run: RunRow) -> list[RunRow]:
+        """The nested runs that this attempt has begun."""
+        within = ("changed >= :since", "grant_id = :grant", "id <> :id")
+        parts = [where(["job"], f"parent {sign} ''", *within) for sign in ("=", "<>")]  # as in `runs`
+        values = {"job": run.job, "since": _ms(run.started), "grant": run.grant, "id": run.id}
+        return [one for part in parts for one in self._tables.select(RUN, part, **values)]
 
     def tallies(
         self, by: Sequence[str], *, since: str = "", until: str = tally.NO_END, running: bool = True
@@ -131,32 +178,6 @@ class History:
             job: [(at / 1000, status, elapsed / 1000) for at, status, elapsed in reversed(rows)]
             for job, rows in zip(jobs, found, strict=True)
         }
-
-    def rare_entries(
-        self, *kinds: str, job: str | None = None, since: float = 0.0, until: float = _NO_END, most: int = 1000
-    ) -> list[Entry]:
-        """Rare entries, such as refusals and people's decisions, the newest first; of these kinds, or of all."""
-        values: dict[str, object] = {f"kind{number}": kind for number, kind in enumerate(kinds)}
-        which = f" AND kind IN ({', '.join(f':{name}' for name in values)})" if kinds else ""
-        if job:  # not as a plain comparison: without statistics a database would walk a busy job's whole chain
-            which, values = f"{which} AND chain || '' = :chain", values | {"chain": job_chain(job)}
-        values |= {"since": round(since * 1000), "until": round(until * 1000), "most": most}
-        condition = f"WHERE at >= :since AND at < :until AND {RARE}{which} ORDER BY at DESC LIMIT :most"
-        return self._tables.select(ENTRY, condition, **values)
-
-    def chain(self, name: str, *, before: int = 1 << 62, most: int = 100) -> list[Entry]:
-        """Entries of a chain before entry `before`, the newest first; as fast in a long chain as in a short one."""
-        newest = "WHERE chain = :chain AND seq < :before ORDER BY seq DESC LIMIT :most"
-        return self._tables.select(ENTRY, newest, chain=name, before=before, most=most)
-
-    def length(self, job: str) -> int:
-        """How long a job's chain is: it grows with every run that ends, and with what people decide about the job."""
-        rows = self._tables.read(_LENGTH, name=job_chain(job))
-        return int(rows[0][0]) if rows else 0
-
-    def outline(self, run_id: str) -> list[Entry]:
-        """A run's journal in order; of a long one its beginning, the beginning of the last attempts, and its end."""
-        return outline.outline(self._tables, run_id)
 
     def count(self, status: str, since: float) -> int:
         """How many runs with this status changed since then, counted up to 10,000."""
@@ -209,3 +230,7 @@ class History:
     def jobs(self) -> list[str]:
         """Every job that has ever had a run."""
         return [name.removeprefix("job:") for (name,) in self._tables.read(_JOBS) if name.startswith("job:")]
+
+
+def _ms(since: float | None) -> int:
+    return round((since or 0) * 1000)

@@ -15,7 +15,6 @@ from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
 from ..system import clock
 from . import kinds, tally
 from .chain import clean, head_text, job_chain, link
-from .decisions import title
 from .opening import find, new_id
 from .records import ATTEMPT, ENTRY, RUN, Attempt, RunRow
 from .run_fence import RunFence
@@ -78,7 +77,7 @@ class NestedLedger:
         """The key's next attempt, of which nothing is written yet; or the run, if it is done or waits for a person."""
         outer, run = self._outer, find(self._tables, self._outer.job, key)
         if run and (run.id == outer.id or (run.status == statuses.RUNNING and run.grant == outer.grant)):
-            raise UsageError(f"the key {key} of {outer.job} is being worked on in this very run: {title(run)}")
+            raise UsageError(f"the key {key} of {outer.job} is being worked on in this very run: {run.title}")
         if run and (run.status == statuses.SUCCEEDED or statuses.needs_person(run.status)):
             return run
         if run and (run.token > outer.token or (run.token == outer.token and run.grant != outer.grant)):
@@ -180,7 +179,7 @@ class NestedLedger:
             return
         now, was = self._found(write.run), write.was
         if now is None:
-            raise StaleToken(f"{title(write.run)} is gone: retention has removed it. Nothing was written")
+            raise StaleToken(f"{write.run.title} is gone: retention has removed it. Nothing was written")
         if (now.head, now.status, now.attempt) == (was.head, was.status, was.attempt):
             return
         if (now.token, now.grant) in ((write.run.token, write.run.grant), (was.token, was.grant)):

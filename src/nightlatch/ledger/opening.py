@@ -8,7 +8,7 @@ from ..core import statuses
 from ..core.model import check_name
 from . import kinds
 from .chain import clean, link
-from .decisions import change
+from .changing import change
 from .records import RUN, RunRow
 
 TYPE_CHECKING = False

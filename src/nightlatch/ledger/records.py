@@ -6,21 +6,9 @@ from ..core import statuses
 from ..core.model import Holder
 from ..core.units import Amounts
 from ..core.value import value
-from .typed_table import TypedTable, where
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from .typed_table import TypedTable
 
 NOBODY = Holder.unpack("")
-
-
-@value(frozen=True, kw_only=True)
-class Usage(Amounts):
-    """What was used by a job, on a day."""
-
-    job: str
-    day: str = ""  # a date in the ledger's time zone, as in 2026-07-31; "": not by day
 
 
 @value(frozen=True, kw_only=True)
@@ -59,6 +47,10 @@ class RunRow:
     held: float | None = None  # until when it waits for an approval; None: it does not
     approved: str = ""  # head of the approved plan, until the run has ended
     uncounted: str = ""  # how it ended, until its job's row has counted that; "": nothing to count
+
+    @property
+    def title(self) -> str:
+        return f"run {self.id} of {self.job}"
 
 
 @value(frozen=True, kw_only=True)
@@ -127,19 +119,3 @@ ATTEMPT = TypedTable(
 )
 ENTRY = TypedTable("journal", Entry)
 USED = TypedTable("usage", Used)
-
-
-def newest_runs(columns: str, parts: Iterable[str]) -> str:
-    """SQL for the `:most` newest runs that one of these WHERE clauses selects; for each clause an index has the runs
-    in order. `columns` has id and changed."""
-    some = [
-        f"SELECT * FROM (SELECT {columns} FROM {{prefix}}run{part} ORDER BY changed DESC, id LIMIT :most) AS part"
-        for part in parts
-    ]
-    return f"{' UNION ALL '.join(some)} ORDER BY changed DESC, id LIMIT :most"
-
-
-def of_any_status(*conditions: str) -> list[str]:
-    """WHERE clauses for all runs, one for each status: no index has all runs in the order of their changes, since every
-    start and end of a run would have to write to it."""
-    return [where((), f"status = '{status}'", *conditions) for status in statuses.ALL]

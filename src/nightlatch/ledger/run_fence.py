@@ -5,7 +5,6 @@ from __future__ import annotations
 from ..core import statuses
 from ..errors import RunEnded, StaleToken, StoreUnreachable
 from ..system import clock
-from .decisions import title
 from .records import RUN, RunRow
 from .sealing import stale
 
@@ -41,9 +40,7 @@ class RunFence:
     def look(self) -> RunRow:
         run = self._tables.first(RUN, "WHERE id = :id", id=self._run.id)
         if run is None:
-            raise StaleToken(
-                f"{title(self._run)} is gone: retention has removed it. Nothing was written; stop this one"
-            )
+            raise StaleToken(f"{self._run.title} is gone: retention has removed it. Nothing was written; stop this one")
         return run
 
     def advance(self, compose: Compose) -> None:
@@ -89,13 +86,13 @@ class RunFence:
         if (run.token, run.grant) != (self._run.token, self._run.grant):
             raise stale(self._tables.database.identity(), run, self._run.token, self._run.grant)
         if run.status != statuses.RUNNING:
-            raise RunEnded(f"{title(run)} has ended: {run.status}. Nothing more is recorded for it", run)
+            raise RunEnded(f"{run.title} has ended: {run.status}. Nothing more is recorded for it", run)
         return run
 
     def _go_on(self, run: RunRow) -> None:
         if run.head not in self._unconfirmed:
             raise StaleToken(
-                f"another process writes {title(run)} with the same grant (token {run.token}), and a run has one "
+                f"another process writes {run.title} with the same grant (token {run.token}), and a run has one "
                 f"writer. Nothing was written; stop this one"
             )
         self.landed.add(run.head)

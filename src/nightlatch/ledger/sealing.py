@@ -7,7 +7,7 @@ from ..core.model import Holder, Mark
 from ..errors import RunEnded, StaleToken
 from . import kinds
 from .chain import clean, link
-from .decisions import anchor, held_message, title
+from .changing import anchor
 from .records import ATTEMPT, ENTRY, RUN, Attempt, RunRow
 from .step_chain import head_of
 
@@ -56,7 +56,7 @@ def judge(store: str, run: RunRow, token: int, grant: str) -> None:
 
 def stale(store: str, run: RunRow, token: int, grant: str) -> StaleToken:
     return StaleToken(
-        f"{title(run)} refused token {token}: attempt {run.attempt} with token {run.token} by {run.holder} is newer "
+        f"{run.title} refused token {token}: attempt {run.attempt} with token {run.token} by {run.holder} is newer "
         f"there. Nothing was written. A newer holder has taken over; stop this one",
         offered=Mark(store=store, name=run.job, token=token, grant=grant),
         current=Mark(store=store, name=run.job, token=run.token, grant=run.grant),
@@ -66,12 +66,19 @@ def stale(store: str, run: RunRow, token: int, grant: str) -> StaleToken:
 def why_closed(run: RunRow) -> str:
     """Why no attempt of the run can begin, and what to type."""
     if run.status == statuses.SUCCEEDED:
-        return f"{title(run)} succeeded already"
+        return f"{run.title} succeeded already"
     if run.held is not None:
         return held_message(run)
     if statuses.needs_person(run.status):
-        return f"{title(run)} is {run.status} ({run.reason}). Look, then: {advice.command('resolve', run.id)}"
-    return f"{title(run)} has ended: {run.status}. To start it again: {advice.command('retry', run.id)}"
+        return f"{run.title} is {run.status} ({run.reason}). Look, then: {advice.command('resolve', run.id)}"
+    return f"{run.title} has ended: {run.status}. To start it again: {advice.command('retry', run.id)}"
+
+
+def held_message(run: RunRow) -> str:
+    return (
+        f"{run.title} waits for your approval: {advice.command('approve', run.id)}; refuse it: "
+        f"{advice.command('cancel', run.id)}"
+    )
 
 
 def take(

@@ -13,15 +13,14 @@ from operator import add
 from ..core import statuses
 from ..core.units import UNITS, Amounts
 from ..core.value import replace, value
-from ..errors import UsageError
 from ..system import zone
-from .records import RunRow, Usage
 from .typed_table import TypedTable, amounts, counts
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from .records import RunRow
     from .tables import ChainTransaction, Row, Tables
 
 
@@ -67,17 +66,6 @@ SELECT at / :bucket, model, tag, {_SUMS} FROM {{prefix}}usage WHERE run = :run A
 GROUP BY at / :bucket, model, tag ORDER BY 1, 2, 3
 """
 _TAGS = "SELECT DISTINCT tag FROM {prefix}tally WHERE job = :job AND day = :day AND tag <> '' LIMIT :most"
-_SINCE = "SELECT CAST(COALESCE(SUM({unit}), 0) AS BIGINT) FROM {{prefix}}tally WHERE job = :job AND day >= :day"
-# An attempt whose holder died is still called running: what it used counts, although nobody has ended it yet.
-_RUNNING = """
-SELECT CAST(COALESCE(SUM(used.{unit}), 0) AS BIGINT) FROM {{prefix}}run AS run
-JOIN {{prefix}}usage AS used ON used.run = run.id AND used.attempt = run.attempt AND used.at >= :since
-WHERE run.status = 'running' AND run.job = :job AND run.id <> :besides
-"""
-_OWN = """
-SELECT CAST(COALESCE(SUM({unit}), 0) AS BIGINT) FROM {{prefix}}usage
-WHERE run = :run AND attempt = :attempt AND at >= :since
-"""
 
 
 def close_attempt(
@@ -133,36 +121,17 @@ def merged_by_key(rows: Iterable[Tally]) -> list[Tally]:
     return list(found.values())
 
 
-def used(tables: Tables, job: str, unit: str, period: str, besides: RunRow | None) -> float:
-    """What a job has used in the current day or month, without the newest attempt of `besides`."""
-    _check_unit(unit)
-    day, since = tables.days.beginning(period)
-    total: int = tables.read(_SINCE.format(unit=unit), job=job, day=day)[0][0]
-    total += tables.read(_RUNNING.format(unit=unit), job=job, since=since, besides=besides.id if besides else "")[0][0]
-    return amount(unit, total)
-
-
-def used_by_attempt(tables: Tables, run: RunRow, unit: str, period: str) -> float | None:
-    """What the newest attempt of a run has used in the current period; None: all of it, as it began within it."""
-    _, since = tables.days.beginning(period)
-    if run.started is not None and run.started * 1000 >= since:
-        return None
-    rows = tables.read(_OWN.format(unit=unit), run=run.id, attempt=run.attempt, since=since)
-    return amount(unit, rows[0][0])
-
-
 def report(
     tables: Tables,
     by: Sequence[str],
     *,
-    job: str | None = None,
     since: str = "",
     until: str = NO_END,
     running: bool = True,
 ) -> list[Tally]:
     """Sums by these columns of KEY, of days from `since` to `until`, in the columns' order; with `running` also of
     attempts that have not ended, by what they have reported so far."""
-    found = sums(tables, by, _COUNTS, job=job, since=since, until=until, running=running)
+    found = sums(tables, by, _COUNTS, since=since, until=until, running=running)
     return [_read(by, row) for row in sorted(found)]
 
 
@@ -204,20 +173,6 @@ def _with_running(rows: list[Row], running_rows: list[Tally], by: Sequence[str],
     return [(*key, *row) for key, row in known.items()]
 
 
-def usage(tables: Tables, job: str | None, since: int, *, by_day: bool) -> list[Usage]:
-    """What was used since the day of that moment, for each job, or for each job and day; the oldest day first."""
-    day = tables.day(since) if since else ""
-    found = report(tables, ("day", "job") if by_day else ("job",), job=job, since=day)
-    return [
-        Usage(job=row.job, day=row.day, **row.amounts.by_unit()) for row in found if any(row.amounts.by_unit().values())
-    ]
-
-
-def amount(unit: str, parts: int) -> float:
-    scale = UNITS[unit].scale
-    return parts / scale if scale > 1 else parts
-
-
 def _running_rows(tables: Tables, job: str | None) -> list[Tally]:
     which, values = _which(job, "run.")
     sums = ", ".join(f"CAST(COALESCE(SUM(used.{unit}), 0) AS BIGINT)" for unit in UNITS)
@@ -255,8 +210,3 @@ def _plus(one: Tally, other: Tally) -> Tally:
         items=one.items + other.items,
         amounts=amounts({unit: both[0][unit] + both[1][unit] for unit in UNITS}),
     )
-
-
-def _check_unit(unit: str) -> None:
-    if unit not in UNITS:
-        raise UsageError(f"there is no unit {unit!r}: use one of {', '.join(UNITS)}")

@@ -83,7 +83,7 @@ class JobChanges:
 
 def job_changes(reader: StoreReader, job: str, only: str = "") -> JobChanges:
     """Changes among succeeded runs: a failed run uses less, which is not a new level. `only`: just this figure."""
-    memo_key = ("changes", job, only, reader.ledger.history.length(job))
+    memo_key = ("changes", job, only, reader.ledger.journal.length(job))
     return reader.cached(memo_key, _KEPT, lambda: _job_changes(reader, job, only))
 
 
@@ -93,7 +93,7 @@ def _job_changes(reader: StoreReader, job: str, only: str) -> JobChanges:
     points = [point for point in history.series(job, most=most) if point.status == statuses.SUCCEEDED]
     days = {point.run: date.fromisoformat(history.day(point.at)).weekday() for point in points}
     accepted: dict[str, list[float]] = {}
-    for entry in history.rare_entries(kinds.USUAL, job=job):
+    for entry in reader.ledger.journal.rare_entries(kinds.USUAL, job=job):
         for what in entry.facts.get("what", "").split():
             accepted.setdefault(what, []).append(entry.at)
     found: dict[str, Levels] = {}
@@ -128,7 +128,7 @@ def _skipped(reader: StoreReader, job: str, points: Sequence[RunPoint]) -> list[
 def inputs_of(reader: StoreReader, run: str) -> dict[str, str]:
     """The inputs of a run's newest attempt: command, definition, files, models."""
     found: dict[str, str] = {}
-    for entry in reader.ledger.history.outline(run):
+    for entry in reader.ledger.journal.outline(run):
         if entry.kind in (kinds.OPENED, kinds.STARTED):
             found |= {name: entry.facts[fact] for fact, name in _FACTS.items() if entry.facts.get(fact)}
         elif entry.kind == kinds.INPUT:

@@ -105,23 +105,23 @@ def _raise_budget(run: RunRow) -> tuple[Advice, ...]:
 
 def newest_plan(reader: StoreReader, job: str) -> Plan | None:
     """What the job's newest dry-run found."""
-    noted = reader.ledger.last_note(job, kinds.PLAN)
+    noted = reader.ledger.journal.last_note(job, kinds.PLAN)
     return plan.from_journal(job, noted) if noted else None
 
 
 def _journal(reader: StoreReader, run: RunRow) -> tuple[list[Entry], int]:
     """(the entries of the run and its steps, with those about the run on its job's chain; how many these are)"""
-    from_job = _entries_about(run, reader.ledger.job_entries(run.job, _just_before(run)))
-    from_run = [*reader.ledger.entries(run.id), *reader.ledger.step_log.entries(run.id)]
+    from_job = _entries_about(run, reader.ledger.journal.of_job(run.job, _just_before(run)))
+    from_run = [*reader.ledger.journal.of_run(run.id), *reader.ledger.step_log.entries(run.id)]
     return sorted([*from_run, *from_job], key=lambda entry: entry.at), len(from_run) + len(from_job)
 
 
 def _outline(reader: StoreReader, run: RunRow) -> tuple[list[Entry], int]:
     """Like `_journal`, but with a bounded number of entries; the second value still counts all of them."""
-    rare_entries = reader.ledger.history.rare_entries(job=run.job, since=_just_before(run), until=run.changed + _LATER)
+    rare_entries = reader.ledger.journal.rare_entries(job=run.job, since=_just_before(run), until=run.changed + _LATER)
     from_job = _entries_about(run, rare_entries)
     steps, all_steps = reader.ledger.step_log.newest(run.id, _STEPS)
-    found = [*reader.ledger.history.outline(run.id), *steps, *from_job]
+    found = [*reader.ledger.journal.outline(run.id), *steps, *from_job]
     return sorted(found, key=lambda entry: entry.at), run.seq + all_steps + len(from_job)
 
 

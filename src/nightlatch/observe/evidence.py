@@ -24,7 +24,9 @@ def findings(reader: StoreReader, row: Row, job: Job) -> list[Finding]:
     needed = stages.needed(stage, job.promote_after)
     runs = f"{row.clean} clean run{'' if row.clean == 1 else 's'} as {stage} with the current definition"
     found = [Finding(good=row.clean >= needed, sentence=f"{runs} ({needed} needed)")]
-    undecided = [run for status in statuses.NEEDS_PERSON for run in reader.ledger.runs(job=row.job, status=status)]
+    undecided = [
+        run for status in statuses.NEEDS_PERSON for run in reader.ledger.history.runs(job=row.job, status=status)
+    ]
     undecided_elsewhere = open_decisions.elsewhere(reader, row.job)
     open_count = len(undecided) + len(undecided_elsewhere)
     undecided_runs = f"{open_count or 'no'} run{'' if open_count == 1 else 's'} in doubt or in need of attention"
@@ -50,5 +52,5 @@ def may_be_promoted(reader: StoreReader, row: Row, job: Job) -> bool:
 
 def _stale_writes_refused(reader: StoreReader, row: Row) -> int:
     """How many stale writes were refused since the job entered its stage."""
-    since = float(row.change["at"]) if row.change else None
-    return sum(entry.kind == kinds.REFUSED for entry in reader.ledger.job_entries(row.job, since))
+    since = float(row.change["at"]) if row.change else 0.0
+    return sum(entry.kind == kinds.REFUSED for entry in reader.ledger.journal.of_job(row.job, since))

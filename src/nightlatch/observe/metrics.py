@@ -92,14 +92,14 @@ class Collector:
     def _now(self) -> Iterator[Metric]:
         ledger, open_runs, success = self._reader.ledger, _Sums(), _Sums()
         for status in (*statuses.OPEN, *statuses.NEEDS_PERSON):
-            for run in ledger.runs(status=status):
+            for run in ledger.history.runs(status=status):
                 open_runs.add((self._job(run.job), self._reader.status(run)), 1)
         yield open_runs.gauge("nightlatch_open_runs", "Runs that have not ended.", ("job", "status"))
         for job, at in ledger.history.last_successes():
             success.keep_largest((self._job(job),), at)
         yield success.gauge("nightlatch_last_success_timestamp_seconds", "When a run last succeeded.", ("job",))
         refusals = _Sums()
-        for entry in ledger.history.rare_entries(kinds.REFUSED, most=100_000):
+        for entry in ledger.journal.rare_entries(kinds.REFUSED, most=100_000):
             refusals.add((self._job(entry.chain.removeprefix("job:")),), 1)
         yield refusals.counter("nightlatch_refusals", "Writes of stale holders that were refused.", ("job",))
 
@@ -125,7 +125,8 @@ class Collector:
                     caps.keep_largest((self._job(name), cap.period), cap.amount)
                     if cap.period != "run":
                         spent.keep_largest(
-                            (self._job(name), cap.period), self._reader.ledger.used(name, "usd", cap.period)
+                            (self._job(name), cap.period),
+                            self._reader.ledger.period_usage.of_job(name, "usd", cap.period),
                         )
         labels = ("job", "period")
         yield caps.gauge("nightlatch_budget_usd", "The cap of a period.", labels)

@@ -55,7 +55,7 @@ def night(reader: StoreReader, view: Overview) -> Night:
         weekday=_DAYS[evening_day.weekday()],
         risen_job=risen_job,
         risen_share=share,
-        refused=len(history.rare_entries(kinds.REFUSED, since=since)),
+        refused=len(reader.ledger.journal.rare_entries(kinds.REFUSED, since=since)),
     )
 
 

@@ -113,7 +113,7 @@ def overview(reader: StoreReader, since: float | None, *, failed_since: float | 
         changed_since = since if statuses.is_terminal(status) else None  # open runs stay until they are decided
         if status in statuses.FAILURES and failed_since is not None:
             changed_since = failed_since
-        runs = list(reader.ledger.runs(status=status, since=changed_since, limit=_MOST))
+        runs = list(reader.ledger.history.runs(status=status, since=changed_since, limit=_MOST))
         for run in runs:
             run_view = view(reader, run)
             found[_group_of_run(reader, run_view)].append(run_view)

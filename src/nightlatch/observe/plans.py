@@ -39,7 +39,7 @@ def waiting(reader: StoreReader, what: str) -> RunRow:
     held = reader.ledger.held(what)
     if held:
         return held[-1]
-    for one in reader.ledger.runs(job=what, limit=20):
+    for one in reader.ledger.history.runs(job=what, limit=20):
         if one.approved and one.status not in (*statuses.NEEDS_PERSON, statuses.SUCCEEDED, statuses.CANCELLED):
             return one
     row = read_row(reader.store, what)

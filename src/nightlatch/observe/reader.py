@@ -108,7 +108,7 @@ class StoreReader:
     def needs_nobody(self, run: RunRow) -> bool:
         """Has a person acknowledged the failed run, or has another machine done its key since?"""
         if run.job not in self._acknowledged:
-            self._acknowledged[run.job] = self.ledger.acknowledged(run.job)
+            self._acknowledged[run.job] = self.ledger.decisions.acknowledged(run.job)
         return (run.id, run.attempt) in self._acknowledged[run.job] or self.done_elsewhere(run)
 
     def done_elsewhere(self, run: RunRow) -> bool:

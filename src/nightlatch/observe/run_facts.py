@@ -22,7 +22,7 @@ def run_verdict(reader: StoreReader, run: RunRow, status: str = "") -> Headline:
 def run_facts(reader: StoreReader, run: RunRow, status: str) -> RunFacts:
     """`status`: the status to show, which may be `lapsed`."""
     bounds, reports, landed, effect, planned = dict[str, str](), 0, "", "", set[str]()
-    for entry in reader.ledger.history.outline(run.id) if run.attempt else ():
+    for entry in reader.ledger.journal.outline(run.id) if run.attempt else ():
         if entry.kind == kinds.STARTED:
             words = (word.partition("=") for word in entry.facts.get("bounds", "").split())
             bounds, reports, landed, planned = {name: text for name, _, text in words}, 0, "", set()

@@ -82,7 +82,7 @@ def recent(
 ) -> list[RunView]:
     """Runs that changed at or after `since`, the newest change first, at most `limit` of them."""
     recorded = statuses.RUNNING if status == lapse.LAPSED else status
-    found = reader.ledger.runs(job=job, status=recorded, since=since, limit=min(limit, _MOST))
+    found = reader.ledger.history.runs(job=job, status=recorded, since=since, limit=min(limit, _MOST))
     return [run_view for run_view in (view(reader, run) for run in found) if status in (None, run_view.status)]
 
 
@@ -134,7 +134,7 @@ def start(reader: StoreReader, run: RunRow) -> Advice:
 
 def batch(reader: StoreReader, run: RunRow) -> Advice | None:
     """The command that starts a batch again; None if the run is not a batch."""
-    recorded = [entry.facts["again"] for entry in reader.ledger.history.outline(run.id) if entry.kind == kinds.BATCH]
+    recorded = [entry.facts["again"] for entry in reader.ledger.journal.outline(run.id) if entry.kind == kinds.BATCH]
     return _without_store(recorded[-1], run) if recorded else None
 
 

@@ -68,7 +68,7 @@ class HeldPlans:
         return held is None or held["host"] == self._host or unchanged >= expires
 
     def _cancel(self, run: RunRow, why: str) -> bool:
-        ended = self._ledger.end_waiting(run, why, self._host, person=False)
+        ended = self._ledger.decisions.end_waiting(run, why, self._host, person=False)
         if ended is None:
             return False
         try:

@@ -122,7 +122,7 @@ class JobSlots:
                 return new
 
     def _note(self, kind: str, **facts: object) -> None:
-        self._ledger.note(self._job, kind, **{name: fact for name, fact in facts.items() if fact is not None})
+        self._ledger.journal.note(self._job, kind, **{name: fact for name, fact in facts.items() if fact is not None})
 
 
 def _next_slot(row: Row, now: float) -> str:

@@ -157,7 +157,7 @@ class Scheduler:
         """Journal how long this machine slept; if the ledger does not answer, the next look tries again."""
         while self._steadiness.slept:
             slept, until = self._steadiness.slept[0]
-            self._ledger.note("", kinds.SLEPT, host=self._host, elapsed=round(slept), until=round(until))
+            self._ledger.journal.note("", kinds.SLEPT, host=self._host, elapsed=round(slept), until=round(until))
             self._steadiness.slept.pop(0)
 
     def _rows(self, cursors: Iterable[Cursor], now: float) -> list[Row]:
@@ -273,10 +273,10 @@ class Scheduler:
 
     def _cancel(self, row: Row) -> None:
         """Request a cancel of the running run. Where its ledger is on another machine, see `_with_cancel`."""
-        for run in self._ledger.runs(job=row.job, limit=20):
+        for run in self._ledger.history.runs(job=row.job, limit=20):
             if run.status in (statuses.RUNNING, statuses.WAITING) and not run.cancel and not run.approved:
                 try:
-                    self._ledger.request_cancel(run.id, f"overlap on {self._host}")
+                    self._ledger.decisions.request_cancel(run.id, f"overlap on {self._host}")
                 except RunEnded:
                     pass  # it has ended meanwhile
 
@@ -322,7 +322,7 @@ class Scheduler:
                 self._watch.begin(job, plan.new.claim)
                 self._start(self.jobs[job], plan.new.claim)
             for kind, facts in plan.notes:
-                self._ledger.note(job, kind, **facts)
+                self._ledger.journal.note(job, kind, **facts)
             self._say_skipped(plan)
 
     def _announce(self, plans: list[tuple[Row, Row]]) -> None:

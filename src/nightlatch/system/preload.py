@@ -64,7 +64,7 @@ core: effects
 system: filelock presence zone
 database: schema sqlite_presence sqlite_errors sqlite_log sqlite guarded
 store: sql
-ledger: chain kinds typed_table records decisions opening step_chain sealing tables ledger location
+ledger: chain kinds typed_table records changing opening step_chain sealing tables ledger location
 """,
         WORK: """
 system: provenance token_shapes redaction

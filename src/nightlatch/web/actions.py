@@ -93,7 +93,7 @@ class Actions:
 
     def _retry(self, reader: StoreReader, form: dict[str, str]) -> str:
         run = _unchanged_run(reader, form)
-        again = open_for(reader.url).retry(run.id, person(), state=state_of(run))
+        again = open_for(reader.url).decisions.retry(run.id, person(), state=state_of(run))
         if run.job in self._site.configured():
             _start(reader, "run", run.job, *(["--slot", run.slot] if run.slot else ["--key", run.key]))
         return f"run/{again.id}"
@@ -115,7 +115,7 @@ class Actions:
         if run.job not in self._site.configured():
             raise UsageError(f"{run.job} is not a job of the nightlatch.toml that the pages use")
         if not reader.store.lists_begun:  # else the job's row decides, when the command line takes the run over
-            open_for(reader.url).approve(run.id, run.head, person())
+            open_for(reader.url).decisions.approve(run.id, run.head, person())
         _start(reader, "approve", run.id, "--yes")
         return f"run/{run.id}"
 
@@ -147,7 +147,9 @@ def _meanwhile(reader: StoreReader, run: RunRow) -> str:
 def _cancel(reader: StoreReader, form: dict[str, str]) -> str:
     run = _unchanged_run(reader, form)
     ledger = open_for(reader.url)
-    approval.cancel(reader.store, ledger, run, lambda: ledger.request_cancel(run.id, person(), state=state_of(run)))
+    approval.cancel(
+        reader.store, ledger, run, lambda: ledger.decisions.request_cancel(run.id, person(), state=state_of(run))
+    )
     return f"run/{run.id}"
 
 
@@ -241,7 +243,7 @@ def _accept_level(reader: StoreReader, form: dict[str, str]) -> str:
     job, what, run = form.get("job", ""), form.get("what", ""), form.get("run", "")
     if not any(one.what == what and one.shift.first.run == run for one in job_changes(reader, job).current):
         raise MovedOn(f"What {job} uses has changed since the page was drawn, or the new level was accepted already.")
-    open_for(reader.url).note(job, kinds.USUAL, what=what, by=person(), run=run)
+    open_for(reader.url).journal.note(job, kinds.USUAL, what=what, by=person(), run=run)
     return "usage"
 
 

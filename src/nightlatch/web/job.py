@@ -67,7 +67,7 @@ def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:
         "buttons": _buttons(row, job, stage),
         "terminal_command": advice.command("run", name) if job else advice.command("show", name),
         "refused": [(one.last, run_facts.refused_times(one)) for one in refused],
-        "decided": [(entry.at, sentence(entry)) for entry in reader.ledger.history.rare_entries(job=name, most=20)],
+        "decided": [(entry.at, sentence(entry)) for entry in reader.ledger.journal.rare_entries(job=name, most=20)],
         "definitions": [row.definition, *row.before][:8] if row and row.definition else [],
     }
 

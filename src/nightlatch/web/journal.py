@@ -36,21 +36,21 @@ def page(reader: StoreReader, query: Filter, verify: bool) -> dict[str, Any]:
         "entries": [(one, sentence(one)) for one in entries],
         "more": more,
         "jobs": reader.ledger.history.jobs()[:500],
-        "audit": reader.ledger.verify() if verify else None,
+        "audit": reader.ledger.journal.verify() if verify else None,
         "alerts": alerts,
-        "heads": reader.ledger.heads()[:50],
+        "heads": reader.ledger.journal.heads()[:50],
     }
 
 
 def _entries(reader: StoreReader, query: Filter) -> list[Entry]:
     """The newest entries of one chain; without a chain, the newest of the rare kinds on all chains."""
-    history = reader.ledger.history
+    journal = reader.ledger.journal
     if query.job or query.run:
         chain = job_chain(query.job) if query.job else reader.run(query.run).id
-        found = history.chain(chain, before=query.before or 1 << 62, most=_SHOWN)
+        found = journal.page(chain, before=query.before or 1 << 62, most=_SHOWN)
         return [one for one in found if query.kind in ("", one.kind)]
     kinds = (query.kind,) if query.kind else ()
-    return history.rare_entries(*kinds, most=_SHOWN)
+    return journal.rare_entries(*kinds, most=_SHOWN)
 
 
 def export(reader: StoreReader, query: Filter) -> Iterator[bytes]:
@@ -60,6 +60,6 @@ def export(reader: StoreReader, query: Filter) -> Iterator[bytes]:
 
 def _export_chain(reader: StoreReader, chain: str) -> Iterator[bytes]:
     before = 1 << 62
-    while found := reader.ledger.history.chain(chain, before=before, most=1000):
+    while found := reader.ledger.journal.page(chain, before=before, most=1000):
         yield "".join(f"{json.dumps({'version': 1, **entry_facts(one)})}\n" for one in found).encode()
         before = found[-1].seq

@@ -23,7 +23,7 @@ def page(reader: StoreReader, with_effects: bool) -> dict[str, Any]:
     wanted.sort(key=lambda one: (not one.record.grant, one.record.name))
     held = [one for one in found if one.record.grant]
     lapsed = [one for one in held if one.record.left is not None and one.record.left <= 0]
-    refused = reader.ledger.history.rare_entries(kinds.REFUSED, since=now - _WEEK, most=100)
+    refused = reader.ledger.journal.rare_entries(kinds.REFUSED, since=now - _WEEK, most=100)
     return {
         "rows": [_row(reader, one) for one in wanted[:_MOST]],
         "more": max(len(wanted) - _MOST, 0),

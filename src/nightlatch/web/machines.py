@@ -30,7 +30,7 @@ class Machines:
         self._begin, self._end = begin, end
         self._active: dict[str, tuple[float, float]] = {}
         self._asleep: dict[str, list[tuple[float, float]]] = {}
-        for entry in reader.ledger.history.rare_entries(kinds.SLEPT, since=begin, most=500):
+        for entry in reader.ledger.journal.rare_entries(kinds.SLEPT, since=begin, most=500):
             host, slept, until = entry.facts.get("host", ""), _seconds(entry, "elapsed"), _seconds(entry, "until")
             if slept and begin < until and until - slept < end:
                 self._asleep.setdefault(host, []).append((max(until - slept, begin), min(until, end)))

@@ -205,7 +205,7 @@ class MadeUp:
                     reason="exit code 1",
                     lines=lines,
                 )
-                self._ledger.acknowledge(failed, "ann@mini")
+                self._ledger.decisions.acknowledge(failed, "ann@mini")
             else:
                 self.ran("link-check", begin, 2 * _MINUTE)
 
@@ -213,7 +213,7 @@ class MadeUp:
         """The laptop is closed at two and opened at seven."""
         self._at = self.hour(8.86)
         slept = round(self._at - self.hour(4) - 4 * _MINUTE)
-        self._ledger.note("", kinds.SLEPT, host="macbook", elapsed=slept, until=round(self._at))
+        self._ledger.journal.note("", kinds.SLEPT, host="macbook", elapsed=slept, until=round(self._at))
         self.ran("index-search", self.hour(9), 4 * _MINUTE, host="macbook")
 
     def _articles(self) -> None:
@@ -245,7 +245,7 @@ class MadeUp:
             ),
         )
         self._at = hour(8.87)
-        self._ledger.note(
+        self._ledger.journal.note(
             "articles",
             kinds.REFUSED,
             run=run.id,

@@ -36,10 +36,10 @@ def page(reader: StoreReader, calendar: Calendar, day: str, base: str) -> dict[s
     runs = [
         view(reader, run)
         for status in statuses.ALL
-        for run in reader.ledger.runs(status=status, since=begin, until=end, limit=_MOST)
+        for run in reader.ledger.history.runs(status=status, since=begin, until=end, limit=_MOST)
     ]
     jobs = all_rows(reader)
-    refused = [one for one in reader.ledger.history.rare_entries(kinds.REFUSED, since=begin, most=1000) if one.at < end]
+    refused = [one for one in reader.ledger.journal.rare_entries(kinds.REFUSED, since=begin, most=1000) if one.at < end]
     slots = [
         (row.job, record)
         for row in jobs

@@ -75,7 +75,7 @@ def page(
     jobs = all_rows(reader)
     every_run = [one for group in view.groups.values() for one in group.runs]
     drawing = Drawing(reader, calendar, since, max(now, since + 3600), now)
-    refusals = reader.ledger.history.rare_entries(kinds.REFUSED, since=since, most=200)
+    refusals = reader.ledger.journal.rare_entries(kinds.REFUSED, since=since, most=200)
     return {
         "headline": headline,
         "audit": audit,
@@ -219,7 +219,7 @@ def figures(
         runs[row.day] = runs.get(row.day, 0) + row.runs
         usd[row.day] = usd.get(row.day, 0.0) + row.amounts.usd
     refused = dict.fromkeys(days, 0)
-    for entry in history.rare_entries(kinds.REFUSED, since=now - NIGHTS * 86400):
+    for entry in reader.ledger.journal.rare_entries(kinds.REFUSED, since=now - NIGHTS * 86400):
         if (day := calendar.day(entry.at)) in refused:
             refused[day] += 1
     slots = bool(facts.slots)

@@ -49,10 +49,10 @@ def look(ledger: Ledger, reader: StoreReader, settings: AlertSettings) -> None:
 def _missing(reader: StoreReader) -> dict[tuple[str, str], tuple[str, str]]:
     """(job, what is missing) → (rule, run's id or "")."""
     found: dict[tuple[str, str], tuple[str, str]] = {}
-    for run in reader.ledger.runs(status=statuses.RUNNING, limit=_MOST):
+    for run in reader.ledger.history.runs(status=statuses.RUNNING, limit=_MOST):
         if reader.status(run) == lapse.LAPSED:
             found[run.job, f"{LAPSED}:{run.id}:{run.attempt}"] = LAPSED, run.id
-    for run in reader.ledger.runs(status=statuses.WAITING, limit=_MOST):
+    for run in reader.ledger.history.runs(status=statuses.WAITING, limit=_MOST):
         if run.held is not None and run.held - _SOON <= reader.ledger.clock() < run.held and _waited_long(run):
             found[run.job, f"{EXPIRES}:{run.id}:{run.attempt}"] = EXPIRES, run.id
         if run_views.is_overdue(run):

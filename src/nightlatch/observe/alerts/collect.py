@@ -146,14 +146,16 @@ def _alerts_from_lookups(reader: StoreReader, settings: AlertSettings, job: str,
 
 def _budgets(reader: StoreReader, settings: AlertSettings, job: str, ended: Entry) -> list[Alert]:
     """An alert for each cap of a day or month that is nearly used. Its id names the period: it is sent once in each."""
-    started = [entry for entry in reader.ledger.entries(ended.facts.get("run", "")) if entry.kind == kinds.STARTED]
+    started = [
+        entry for entry in reader.ledger.journal.of_run(ended.facts.get("run", "")) if entry.kind == kinds.STARTED
+    ]
     words = started[-1].facts.get("bounds", "").split() if started else []
     found: list[Alert] = []
     for word in words:
         if "/day=" not in word and "/month=" not in word:
             continue
         (cap,) = budget.parse(word)
-        used = reader.ledger.used(job, cap.unit, cap.period)
+        used = reader.ledger.period_usage.of_job(job, cap.unit, cap.period)
         if used >= cap.amount * _NEARLY_USED:
             day = reader.ledger.history.day(ended.at)
             period = day if cap.period == "day" else day[:7]

@@ -24,7 +24,7 @@ _ENDS = (kinds.ENDED, kinds.LOST, kinds.RESOLVED, kinds.CANCELLED)
 
 def send_new(ledger: Ledger, exporter: Exporter) -> int:
     """Send the runs whose end is new in the journal; returns the number of spans. Raises `NotSent`."""
-    reader, sent = ledger.journal_reader(READER), 0
+    reader, sent = ledger.journal.reader(READER), 0
     reader.begin()
     for job in reader.news():
         while entries := reader.unread(job):
@@ -63,7 +63,7 @@ def until_sent(url: str, folder: str) -> None:
             raise failed
         if failed:
             select.select([], [], [], _STEP * 2**number)
-        elif not ledger.journal_reader(READER).news():
+        elif not ledger.journal.reader(READER).news():
             return  # asked after the unlock: until then, a run that ended left its spans to us
 
 

@@ -40,7 +40,7 @@ def of_run(ledger: Ledger, run: RunRow, around: Span | None = None) -> list[Span
     """The spans of a run. `around`: the attempt in which the run is nested. If callers from several traces started
     attempts, the run has a span in each of these traces."""
     ledger_id, roots, below = ledger.id, dict[str, Span](), list[Span]()
-    entries = _by_attempt(ledger.entries(run.id))
+    entries = _by_attempt(ledger.journal.of_run(run.id))
     steps = _by_attempt(ledger.step_log.entries(run.id))
     for attempt in ledger.attempts(run.id):
         own = entries.get(attempt.attempt, [])
@@ -49,7 +49,7 @@ def of_run(ledger: Ledger, run: RunRow, around: Span | None = None) -> list[Span
         roots.setdefault(root.trace, root)
         attempt_span = _attempt(ledger_id, run, attempt, root, own)
         below += [attempt_span, *_SpansBelow(ledger, run, attempt_span).spans(own, steps.get(attempt.attempt, []))]
-        nested = ledger.nested_in(replace(run, grant=attempt.grant, started=attempt.started))
+        nested = ledger.history.nested_in(replace(run, grant=attempt.grant, started=attempt.started))
         below += [span for one in nested for span in of_run(ledger, one, attempt_span)]
     if not roots:
         root = _root(ledger_id, run, None, around)

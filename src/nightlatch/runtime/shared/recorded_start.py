@@ -59,7 +59,7 @@ def find(ledger: Ledger, run: RunRow) -> RecordedStart | None:
     """How the newest attempt of a run was started; None if this version finds no record that it can read."""
     import ast
 
-    recorded = [entry.facts for entry in ledger.entries(run.id) if entry.kind == kinds.STARTED]
+    recorded = [entry.facts for entry in ledger.journal.of_run(run.id) if entry.kind == kinds.STARTED]
     if not recorded or "start" not in recorded[-1]:
         return None
     packed = ast.literal_eval(recorded[-1]["start"])

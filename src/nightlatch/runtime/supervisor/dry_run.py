@@ -62,7 +62,7 @@ class _DryRun(Preflight):
             self.grant = self.supervision.grant  # not granted by a store: it only names the socket and the tree
             key = self.look()
             result = self._skipped_plan(key) if isinstance(key, Verdict) else self._run_function(key)
-        self.ledger.note(self.job.name, kinds.PLAN, **result.entry())
+        self.ledger.journal.note(self.job.name, kinds.PLAN, **result.entry())
         return result
 
     def _skipped_plan(self, verdict: Verdict) -> Plan:

@@ -152,7 +152,7 @@ class NestedRuns:
 
     def _sweep(self) -> None:
         """End the runs that the child left running; mark the keys of those that it finished as done."""
-        for run in self._ledger.nested_in(self._outer):
+        for run in self._ledger.history.nested_in(self._outer):
             if run.status == statuses.RUNNING:
                 try:
                     writer = self._ledger.seal(run.id, token=run.token, grant=run.grant, holder=run.holder)
@@ -217,7 +217,7 @@ class NestedRuns:
 
     def _reap(self) -> None:
         """End the runs that an earlier holder left running: perhaps their keys are never opened again."""
-        for run in self._ledger.runs(job=self._outer.job, status=statuses.RUNNING):
+        for run in self._ledger.history.runs(job=self._outer.job, status=statuses.RUNNING):
             if run.parent and run.grant != self._lease.grant:
                 try:
                     self._ledger.reap(run.id, token=self._outer.token, grant=self._lease.grant)

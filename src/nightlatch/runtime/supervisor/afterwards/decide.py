@@ -51,7 +51,7 @@ def resolve(run: RunRow, outcome: str, by: str, *, ledger: Ledger, store: Store,
             if outcome == DONE and not store.lists_begun:
                 # The key is settled after the run's row is changed, which fails if somebody else has decided (`failed`
                 # needs no lease), and before the commit: after a crash in between, deciding it again does no harm.
-                return ledger.resolve(
+                return ledger.decisions.resolve(
                     run.id, statuses.SUCCEEDED, by, state=state_of(run), settle=lambda: _settle(lease, run)
                 )
             if outcome == DONE:
@@ -62,11 +62,11 @@ def resolve(run: RunRow, outcome: str, by: str, *, ledger: Ledger, store: Store,
                 begun.decide(lease, run.job, run.key, outcome, by, begun.doubtful_tokens(ledger, run))
     if outcome == AGAIN:
         if not left_behind and run.status == statuses.NEEDS_ATTENTION:
-            return ledger.retry(run.id, by, state=state_of(run))
-        ledger.resolve(run.id, statuses.FAILED, by, state=state_of(run))
-        return ledger.retry(run.id, by)
+            return ledger.decisions.retry(run.id, by, state=state_of(run))
+        ledger.decisions.resolve(run.id, statuses.FAILED, by, state=state_of(run))
+        return ledger.decisions.retry(run.id, by)
     status = statuses.SUCCEEDED if outcome == DONE else statuses.FAILED
-    return ledger.resolve(run.id, status, by, state=state_of(run))
+    return ledger.decisions.resolve(run.id, status, by, state=state_of(run))
 
 
 def resolve_open(
@@ -104,4 +104,4 @@ def resolve_elsewhere(
         if outcome == DONE:
             store.settle(lease.name, lease.grant, job, key)
         begun.decide(lease, job, key, outcome, by)
-        ledger.note(job, kinds.RESOLVED_ELSEWHERE, key=key, outcome=outcome, by=by)
+        ledger.journal.note(job, kinds.RESOLVED_ELSEWHERE, key=key, outcome=outcome, by=by)

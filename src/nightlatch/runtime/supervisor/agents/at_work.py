@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from _thread import allocate_lock
 
+from ....core import advice
 from ....core import agent as names
 from ....core.agent import PREPARED
 from ....core.units import Amounts
@@ -49,15 +50,19 @@ class AgentsAtWork:
         *,
         folder: str,
         again: bool,
+        environment: dict[str, str],
+        cwd: str,
     ) -> None:
-        """`folder`: the run's, for the agent's answer. `again`: the key's work is wanted once more."""
+        """`folder`: the run's, for the agent's answer. `again`: the key's work is wanted once more. `environment`,
+        `cwd`: the command's, for the process that ends an agent without its driver."""
         self._lease, self._ledger, self._writer, self._folder, self._again = lease, ledger, writer, folder, again
         self._spend, self._redacted = spend, redacted
+        self._environment, self._cwd = environment, cwd
         self._allowances = Allowances(ledger, writer, spending, used)
         self._mutex = allocate_lock()
         self._rows: dict[str, AgentRow] = {}  # by launch
         self._cancellers: dict[str, Canceller] = {}  # by launch
-        self.unconfirmed: dict[str, str] = {}  # handle → why its end is not known
+        self._unconfirmed: dict[str, str] = {}  # handle → why its end is not known
 
     def warm_up(self) -> None:
         """Import what the driver's requests need, while the driver starts."""
@@ -70,8 +75,8 @@ class AgentsAtWork:
     ) -> dict[str, Any]:
         """The key's current launch: what is known of it, and what it may use."""
         job, key, item = self._writer.run.job, str(request["key"]), str(request.get("item") or "")
-        for left in self.at_work(item):
-            self.settle(left)  # an agent of the item's last try, which is being ended
+        for left in self._at_work(item):
+            self._settle(left)  # an agent of the item's last try, which is being ended
         number, launch = next_launch(self._lease.store, self._ledger, job, key, again=self._again)
         row = self._ledger.agents.find(job, launch)
         with self._mutex:
@@ -134,19 +139,35 @@ class AgentsAtWork:
             **facts,
         )
 
-    def at_work(self, item: str | None = None) -> list[AgentRow]:
+    def _at_work(self, item: str | None = None) -> list[AgentRow]:
         """Agents that still work, as far as is known: those of an item, or all."""
         with self._mutex:
             found = [row for row in self._rows.values() if row.ended is None and row.status != PREPARED]
         return [row for row in found if row.handle and item in (None, row.item)]
 
-    def cancel(self, row: AgentRow, start: Callable[[AgentRow], Canceller]) -> None:
-        """Begin to end an agent by its handle: its driver is gone."""
-        with self._mutex:
-            if row.launch not in self._cancellers:
-                self._cancellers[row.launch] = start(row)
+    def cancel(self, item: str | None = None) -> list[AgentRow]:
+        """Begin to end the agents of an item, or all, by their handles: their drivers are gone. Returns them."""
+        from .by_handle import Canceller
 
-    def settle(self, row: AgentRow) -> None:
+        left = self._at_work(item)
+        for row in left:
+            with self._mutex:
+                if row.launch not in self._cancellers:
+                    self._cancellers[row.launch] = Canceller(row, self._environment, self._cwd)
+        return left
+
+    def end(self, why: str) -> str:
+        """Cancel all agents and wait for their ends. Returns what a person has to do; "": nothing. `why`: the cause,
+        for that sentence."""
+        for row in self.cancel():
+            self._settle(row)
+        if not self._unconfirmed:
+            return ""
+        unconfirmed = ", ".join(f"{handle} ({note})" for handle, note in self._unconfirmed.items())
+        to_type = advice.command("agent", "cancel", next(iter(self._unconfirmed)))
+        return f"{why}, and the vendor did not confirm the end of {unconfirmed}: {to_type}"
+
+    def _settle(self, row: AgentRow) -> None:
         """Wait until an agent that is being cancelled has ended, or the vendor did not confirm that in time."""
         with self._mutex:
             canceller = self._cancellers.pop(row.launch, None)
@@ -156,7 +177,7 @@ class AgentsAtWork:
         if status:
             self._record_end(row, status, note)
         else:
-            self.unconfirmed[row.handle] = note
+            self._unconfirmed[row.handle] = note
 
     def _record_end(self, row: AgentRow, status: str, note: str) -> None:
         """Record that an agent was ended by its handle, as the vendor has confirmed."""

@@ -155,7 +155,7 @@ class Checkpoints:
         name = self._batch.name
         writer.event(kinds.BATCH, again=self.hidden.text(self._batch.continued_by))
         if _begun_with(ledger, self._batch) != clean(self._batch.key or _DEFAULT_KEY):
-            ledger.note(name, kinds.BATCH_KEY, key=self._batch.key or _DEFAULT_KEY)
+            ledger.journal.note(name, kinds.BATCH_KEY, key=self._batch.key or _DEFAULT_KEY)
         if ledger_is_per_machine(store, ledger):
             store.settle(
                 lease.name, lease.grant, _HOMES, name, value=f"{ledger.id} {identity.user()}@{identity.host()}"
@@ -279,7 +279,7 @@ def _write_digests(path: str, digests: Iterable[str]) -> None:
 
 def _begun_with(ledger: Ledger, batch: Batch) -> str:
     """The key template that the batch was last started with; "" if it never was."""
-    noted = ledger.last_note(batch.name, kinds.BATCH_KEY)
+    noted = ledger.journal.last_note(batch.name, kinds.BATCH_KEY)
     return str(noted.facts["key"]) if noted else ""
 
 

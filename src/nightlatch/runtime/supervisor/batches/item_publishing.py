@@ -11,7 +11,8 @@ from __future__ import annotations
 import json
 
 from ....errors import Conflict, GateUnreachable, LeaseLost, NothingToPublish, StoreUnreachable, UsageError
-from ..publishing.targets import Publisher, ReplaceTarget
+from ..publishing.replace_target import ReplaceTarget
+from ..publishing.targets import Publisher
 from ..publishing.workspace import Workspace
 
 TYPE_CHECKING = False

@@ -22,7 +22,7 @@ def waits(ledger: Ledger, run: RunRow) -> bool:
     """Does the run wait for a gate to be repaired? Its work has not begun, so there is nothing to decide."""
     if run.status != statuses.NEEDS_ATTENTION:
         return False
-    last = ledger.last_link(run)
+    last = ledger.journal.last_link(run)
     return last is not None and last.kind == kinds.NEEDS_ATTENTION
 
 
@@ -44,7 +44,7 @@ def record(ledger: Ledger, run: RunRow, why: Error, by: str) -> RunRow:
     shown as lapsed, with a note in its timeline, and `why` is raised.
     """
     try:
-        return ledger.attention(run.id, f"not started: {why}", by)
+        return ledger.decisions.attention(run.id, f"not started: {why}", by)
     except RunEnded:
-        ledger.note(run.job, kinds.UNSEALED, run=run.id, reason=why, by=by)
+        ledger.journal.note(run.job, kinds.UNSEALED, run=run.id, reason=why, by=by)
         raise why from None

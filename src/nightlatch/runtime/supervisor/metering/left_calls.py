@@ -31,7 +31,7 @@ class LeftCalls:
         ]
         if granted:
             known = {(hold.attempt, hold.call) for hold in holds}
-            ended = {call for entry in ledger.entries(run.id) for call in entry.facts.get("ended", "").split()}
+            ended = {call for entry in ledger.journal.of_run(run.id) for call in entry.facts.get("ended", "").split()}
             holds += [
                 hold for hold in granted
                 if (hold.attempt, hold.call) not in known and f"{hold.attempt}.{hold.call}" not in ended

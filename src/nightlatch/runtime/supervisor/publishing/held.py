@@ -16,7 +16,8 @@ from ....ledger import kinds
 from ....system import durable, treecopy
 from . import workspace as workspaces
 from .publish import earlier_intents
-from .targets import CommandFolder, PushTarget
+from .push_target import PushTarget
+from .targets import CommandFolder
 from .workspace import Workspace
 
 TYPE_CHECKING = False
@@ -39,7 +40,7 @@ def plan(publication: Publication, workspace: Workspace, writer: Writer, publish
 
 def planned(ledger: Ledger, run: str) -> dict[str, Facts]:
     """The newest plan of a run: what it says of each target, by the target's URL."""
-    entries = [entry.facts for entry in ledger.entries(run) if entry.kind == kinds.PLANNED]
+    entries = [entry.facts for entry in ledger.journal.of_run(run) if entry.kind == kinds.PLANNED]
     return {facts["target"]: facts for facts in entries if facts["attempt"] == entries[-1]["attempt"]}
 
 

@@ -12,7 +12,9 @@ from itertools import permutations
 
 from ....errors import Conflict, NothingToPublish, StaleToken, UsageError
 from ....ledger import kinds
-from .targets import REPLACED, Publisher, PushTarget, ReplaceTarget
+from .push_target import PushTarget
+from .replace_target import ReplaceTarget
+from .targets import REPLACED, Publisher
 from .workspace import Workspace
 
 TYPE_CHECKING = False
@@ -173,7 +175,7 @@ def earlier_intents(ledger: Ledger, run: str, by: str | None = None) -> tuple[di
     intents: dict[str, Facts] = {}
     outcomes: dict[str, str] = {}
     after = ledger.last_success(run)  # with --again everything is published again
-    for entry in ledger.entries(run):
+    for entry in ledger.journal.of_run(run):
         facts = entry.facts
         if (
             entry.kind not in (kinds.PUBLISHING, kinds.PUBLISHED, kinds.NOT_PUBLISHED)

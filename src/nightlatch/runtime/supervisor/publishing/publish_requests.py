@@ -82,7 +82,7 @@ class PublishRequests:
             with self._turn(url):
                 landed = self._push(target) if isinstance(target, RequestedPush) else self._publish(target)
         except (StaleToken, LeaseLost) as refused:
-            self._ledger.note_refusal(run.job, run.id, run.attempt, self._lease.token, url, refused)
+            self._ledger.journal.note_refusal(run.job, run.id, run.attempt, self._lease.token, url, refused)
             raise
         except (Error, Stop):
             raise

@@ -17,7 +17,9 @@ from ....gates.on_disk import OnDisk, check_outside_releases
 from ....ledger import kinds
 from ....system import fingerprint
 from ....system.open_beneath import open_beneath
-from .targets import REPLACED, CommandFolder, PushTarget, ReplaceTarget
+from .push_target import PushTarget
+from .replace_target import ReplaceTarget
+from .targets import REPLACED, CommandFolder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -283,4 +283,4 @@ class SealedAttempt:
         return by_hand.uncounted(self, status, clean=clean, own_cap=own_cap)
 
     def _note_refusal(self, what: str, refused: StaleToken | RunEnded) -> None:
-        self.ledger.note_refusal(self.job.name, self.run.id, self.run.attempt, self.lease.token, what, refused)
+        self.ledger.journal.note_refusal(self.job.name, self.run.id, self.run.attempt, self.lease.token, what, refused)

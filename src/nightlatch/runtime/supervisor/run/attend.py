@@ -6,7 +6,7 @@ import os
 import select
 
 from ....config import place
-from ....core import advice, statuses
+from ....core import statuses
 from ....core.job import GATEWAY, Job
 from ....core.target import DRIVER
 from ....store import url
@@ -22,13 +22,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from ....ledger.agents import AgentRow
     from ....ledger.ledger import Ledger
     from ....ledger.writer import Writer
     from ...shared.leases.lease import Lease
     from ...shared.replies import DeferredReply, Request
     from ..agents.at_work import AgentsAtWork
-    from ..agents.by_handle import Canceller
     from ..batches.batch import Checkpoints
     from ..metering.gateway_process import GatewayProcess
     from ..publishing.delivery import Delivery
@@ -67,7 +65,8 @@ class Attendance:
         """`folder`: the run's, where its output is kept. `variables`: for the command, besides NIGHTLATCH_*.
         `where`: the store's URL."""
         self._writer, self._spending = writer, spending
-        self._job, self._lease, self._ending, self._delivery = job, lease, ending, delivery
+        self._job, self._lease, self._ending = job, lease, ending
+        self._cwd = delivery.path if delivery else job.cwd
         self._supervision, self._warden = supervision, supervision.warden
         self._watch = watch.RunWatch(
             now=clock.now(),
@@ -152,11 +151,10 @@ class Attendance:
             from ....system.awake import keep_awake
 
             keep_awake(os.getpid())  # its process ends with the rest, when the warden is dismissed
-        cwd = self._delivery.path if self._delivery else job.cwd
         limit = None if job.timeout is None else started + job.timeout
         self._until = float("inf") if limit is None else limit
         self.began = True
-        self._supervision.start(self._environment, cwd=cwd, grace=job.grace, limit=limit)
+        self._supervision.start(self._environment, cwd=self._cwd, grace=job.grace, limit=limit)
         from ....ledger import tally  # noqa: F401 - every run's end needs these: loaded while its command starts
         from ..afterwards import retention  # noqa: F401
 
@@ -194,7 +192,8 @@ class Attendance:
 
             self._agents = AgentsAtWork(
                 self._lease, self._ledger, self._writer, self._spending, self._reported.used, self._listener.spend_with,
-                self._hidden.text, folder=self._folder, again=self._job.again,
+                self._hidden.text, folder=self._folder, again=self._job.again, environment=self._environment,
+                cwd=self._cwd,
             )  # fmt: skip
         return self._agents
 
@@ -214,27 +213,12 @@ class Attendance:
         why = self.why_ending()
         if not self._agents or why in LEFT_ALONE or (not why and will_retry):
             return ""  # the next holder, or the next try, reattaches
-        for row in (left := self._agents.at_work()):
-            self._agents.cancel(row, self._canceller)
-        for row in left:
-            self._agents.settle(row)
-        unconfirmed = self._agents.unconfirmed
-        if not unconfirmed:
-            return ""
-        names = ", ".join(f"{handle} ({note})" for handle, note in unconfirmed.items())
-        to_type = advice.command("agent", "cancel", next(iter(unconfirmed)))
-        return f"{why or 'its driver died'}, and the vendor did not confirm the end of {names}: {to_type}"
-
-    def _canceller(self, row: AgentRow) -> Canceller:
-        from ..agents.by_handle import Canceller
-
-        return Canceller(row, self._environment, self._delivery.path if self._delivery else self._job.cwd)
+        return self._agents.end(why or "its driver died")
 
     def _item_ended(self, item: str) -> None:
         """End the agents that the item's driver has left at a vendor now, not when the whole batch is over."""
         if self._agents and self.why_ending() not in LEFT_ALONE:
-            for row in self._agents.at_work(item):
-                self._agents.cancel(row, self._canceller)
+            self._agents.cancel(item)
 
     def show_rest(self) -> None:
         """Show the output that the screen has not taken yet, however long that takes: the run has ended."""

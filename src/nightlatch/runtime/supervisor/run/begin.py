@@ -75,7 +75,7 @@ def seal(start: Pipeline, lease: Lease, key: str) -> Writer | Verdict:
     if start.elsewhere:
         newest = start.elsewhere[-1]
         facts = {"attempt": newest.attempt, "host": newest.host, "token": newest.token}
-        ledger.note(job.name, kinds.BEGUN_ELSEWHERE, run=opened.id, **facts)
+        ledger.journal.note(job.name, kinds.BEGUN_ELSEWHERE, run=opened.id, **facts)
         writer.event(kinds.BEGUN_ELSEWHERE, **facts)
         if job.when_lost == "doubt":
             from .begun import sentence

@@ -98,7 +98,7 @@ def _scope(job: str) -> str:
 def _doubtful_token(ledger: Ledger, run: RunRow) -> int:
     """The token of the attempt that may have acted: the run's last one, or one begun on another machine."""
     token = 0
-    for one in ledger.entries(run.id):
+    for one in ledger.journal.of_run(run.id):
         if one.kind in (kinds.STARTED, kinds.LOST, kinds.BEGUN_ELSEWHERE):
             token = int(str(one.facts["token"]))
     return token

@@ -96,7 +96,7 @@ class Claimed:
                     row = read_row(store, self.job.name)
                     run = ledger.find(self.job.name, self.job.key)
                     if row and row.claim and row.claim.id == self.id and row.claim.cancel and run:
-                        ledger.request_cancel(run.id, row.claim.cancel)
+                        ledger.decisions.request_cancel(run.id, row.claim.cancel)
                         return
                 except (StoreUnreachable, RunEnded):
                     continue
@@ -261,5 +261,5 @@ def _key_of_holder(ledger: Ledger, busy: Busy) -> str:
     if record is None or not record.grant:
         return ""
     listed = [one.key for one in record.begun if one.token == record.token]
-    running = ledger.runs(job=record.name, status=statuses.RUNNING, limit=20)
+    running = ledger.history.runs(job=record.name, status=statuses.RUNNING, limit=20)
     return next((run.key for run in running if run.grant == record.grant), listed[0] if listed else "")

@@ -49,7 +49,7 @@ def ensure_row(store: Store, ledger: Ledger, job: Job) -> Row:
             new = definitions.renewed(row, mine)
         if move_row(store, ledger, row or new, new):
             if row and row.definition:
-                ledger.note(job.name, kinds.DEFINED, definition=mine[:12], was=row.definition[:12])
+                ledger.journal.note(job.name, kinds.DEFINED, definition=mine[:12], was=row.definition[:12])
             return read_row(store, job.name) or new
 
 
@@ -76,7 +76,7 @@ def journal(ledger: Ledger, row: Row, new: Row, end: End, configured: str = "", 
     """Journal what an end has changed, if it is evidence for a stage: an unattended job has no stage left to earn."""
     stage = stages.of(row, configured)
     if stage != stages.UNATTENDED or new.strikes:
-        ledger.note(
+        ledger.journal.note(
             new.job, kinds.COUNTED, id=end.id, status=end.status, stage=stage, clean=new.clean, strikes=new.strikes,
             **({"run": run} if run else {}),
         )  # fmt: skip
@@ -88,9 +88,9 @@ def journal_stage(ledger: Ledger, row: Row) -> None:
     change = row.change
     if not change:
         return
-    last = ledger.last_note(row.job, kinds.STAGED)
+    last = ledger.journal.last_note(row.job, kinds.STAGED)
     if last is None or last.facts.get("id") != str(change["id"]):
-        ledger.note(row.job, kinds.STAGED, **change)
+        ledger.journal.note(row.job, kinds.STAGED, **change)
 
 
 # ── a run by hand ──

@@ -109,7 +109,7 @@ class Pipeline(Preflight):
                 return verdict
             assert isinstance(key, str)
             if claim.waits_unstarted(self.store):
-                held = self.ledger.hold(self._open(key).id, self.store.clock() + self.job.expires)
+                held = self.ledger.decisions.hold(self._open(key).id, self.store.clock() + self.job.expires)
                 if held.held is not None:
                     claim.clean = True  # so far; once the run is approved, its end decides
                     verdict = self.conclude(held, exits.DONE)

@@ -68,7 +68,7 @@ class Preflight:
         known = self.ledger.find(self.job.name, key)
         if known and statuses.needs_person(known.status) and (decided := self._decision(known)):
             status, by = decided
-            known = self.ledger.resolve(known.id, status, by)  # decided on another machine: recorded here now
+            known = self.ledger.decisions.resolve(known.id, status, by)  # decided on another machine: recorded here now
         if known and statuses.needs_person(known.status):
             from ..leases import unsealed
 
@@ -91,7 +91,7 @@ class Preflight:
             approver = approval.approver_of(self.store, known)
             if not approver:
                 return self._conclude_held(known)
-            known = self.ledger.approve(known.id, known.head, approver)
+            known = self.ledger.decisions.approve(known.id, known.head, approver)
         if known and known.status == statuses.WAITING and not settled:
             self.check_due(known)
         self.known = known
@@ -125,7 +125,7 @@ class Preflight:
 
     def _conclude_held(self, known: RunRow) -> Verdict:
         """Raises `InDoubt`: only an approval lets the run go on."""
-        from ....ledger.decisions import held_message
+        from ....ledger.sealing import held_message
 
         raise InDoubt(held_message(known))
 

@@ -47,13 +47,13 @@ class SharedDays:
         """What the other machines have used, or may have, in the current day or month."""
         if not self._others:
             return 0
-        current = self._ledger.periods()[period]
+        current = self._ledger.period_usage.periods()[period]
         found = [(one["used"][period], one.get("open", {})) for one in self._others if one[period] >= current]
         return sum(int(used.get(unit, 0)) + int(opened.get(unit, 0)) for used, opened in found)
 
     def open_for(self, needed: Mapping[str, int], caps: Iterable[Cap]) -> None:
         """Open enough for the next call to a model. `needed`: what this attempt may have used after it, by unit."""
-        if self._mine and self._mine["day"] != self._ledger.periods()["day"]:
+        if self._mine and self._mine["day"] != self._ledger.period_usage.periods()["day"]:
             self._mine = None  # a part is opened for one day only
         opened: Counts = self._mine["open"] if self._mine else {}
         if all(opened.get(unit, 0) >= needed[unit] for unit in METERED):
@@ -81,10 +81,10 @@ class SharedDays:
         self._publish(self._totals())
 
     def _totals(self) -> dict[str, Any]:
-        names = self._ledger.periods()
+        names = self._ledger.period_usage.periods()
         used: dict[str, Counts] = {}
         for period in PERIODS:
-            amounts = {unit: self._ledger.used(self._job.name, unit, period) for unit in UNITS}
+            amounts = {unit: self._ledger.period_usage.of_job(self._job.name, unit, period) for unit in UNITS}
             used[period] = {unit: round(amount * UNITS[unit].scale) for unit, amount in amounts.items() if amount}
         return {**names, "used": used}
 

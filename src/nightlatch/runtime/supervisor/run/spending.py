@@ -50,7 +50,7 @@ class Spending:
 
     def refresh(self, run: str) -> None:
         """Take over the budget that a person has set for the run meanwhile."""
-        if self._declared and (found := self._ledger.budget_of(run)):
+        if self._declared and (found := self._ledger.decisions.budget_of(run)):
             self.caps = budget.changed(self._declared, budget.parse(found))
 
     def count_earlier(self, run: RunRow | None) -> None:
@@ -59,7 +59,7 @@ class Spending:
             from ...shared.usage import since_success
 
             self.refresh(run.id)
-            self._earlier = since_success(self._ledger.entries(run.id))
+            self._earlier = since_success(self._ledger.journal.of_run(run.id))
 
     def check_not_spent(self) -> None:
         """Before anything is started: raise `OverBudget` if a cap is spent."""
@@ -92,9 +92,9 @@ class Spending:
         return known
 
     def _by_ledger(self, unit: str, period: str) -> float:
-        before = self._ledger.used(self._job, unit, period, besides=self._run)
+        before = self._ledger.period_usage.of_job(self._job, unit, period, besides=self._run)
         before += self.elsewhere(unit, period) / UNITS[unit].scale
-        own = self._ledger.used_by_attempt(self._run, unit, period) if self._run else None
+        own = self._ledger.period_usage.of_attempt(self._run, unit, period) if self._run else None
         if own is None:
             return before
         # The attempt began before the current period: only a part of what it has used counts.

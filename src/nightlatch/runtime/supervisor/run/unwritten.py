@@ -115,7 +115,7 @@ def recover(folder: str, ledger: Ledger, writer: Writer) -> None:
         _complain(f"{path} cannot be read ({error.strerror}): what earlier attempts have used may be missing")
         return
     landed = set()
-    for entry in ledger.entries(writer.run.id):
+    for entry in ledger.journal.of_run(writer.run.id):
         landed |= {entry.hash, entry.facts.get("id", "")}
     for line in lines:
         try:

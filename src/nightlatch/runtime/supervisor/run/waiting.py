@@ -31,7 +31,7 @@ def outcome(run: RunRow) -> int:
 def cancel(run: RunRow, ledger: Ledger) -> RunRow | None:
     """Cancel a run that waits: a person requested the end of an attempt that then failed by itself. None: the run has
     moved on."""
-    return ledger.end_waiting(run, f"cancelled by {run.cancel}", run.cancel, person=True)
+    return ledger.decisions.end_waiting(run, f"cancelled by {run.cancel}", run.cancel, person=True)
 
 
 class Signals:
@@ -62,7 +62,7 @@ def wait(verdict: Verdict, store: str | None, signals: Signals) -> RunRow | Verd
     if signum:
         person, by = signum in BY_HAND, f"{identity.user()}@{identity.host()}"
         reason = f"ended between two tries ({'Ctrl-C' if person else 'a shutdown, a kill'})"
-        ended = ledger.end_waiting(run, reason, by, person=person) or _existing(ledger, run.id)
+        ended = ledger.decisions.end_waiting(run, reason, by, person=person) or _existing(ledger, run.id)
     elif run.cancel and run.status == statuses.WAITING:
         ended = cancel(run, ledger) or _existing(ledger, run.id)
     ledger.close()

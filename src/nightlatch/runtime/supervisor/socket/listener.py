@@ -222,7 +222,7 @@ class Listener:
             run, token, stands = self._writer.run, request.get("token"), request.get("stands")
             what, reason = (self._redacted(str(request.get(name) or "")) for name in ("what", "reason"))
             facts = {"attempt": run.attempt, "what": what, "token": token, "stands": stands, "reason": reason}
-            self._ledger.note(run.job, kinds.REFUSED, run=run.id, **facts)
+            self._ledger.journal.note(run.job, kinds.REFUSED, run=run.id, **facts)
             return {}
 
         return DeferredReply(note)
