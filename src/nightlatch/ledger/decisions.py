@@ -60,12 +60,12 @@ def change(
     cancel: str = "",
     held: float | None = None,
     approved: str = "",
-    settle: Callable[[], object] | None = None,
+    before_commit: Callable[[], object] | None = None,
     **facts: object,
 ) -> RunRow | None:
     """Move the run to `status` if it is still as it was seen; otherwise change nothing and return None. `cancel`: the
     person that requested its end. `held`: until when it waits for an approval; `approved`: the approved plan's head.
-    `settle`: called before the commit, and only if the run is moved; if it raises, nothing is changed."""
+    `before_commit`: called only if the run is moved; if it raises, nothing is changed."""
     facts |= {name: fact for name, fact in (("held", held), ("approved", approved)) if fact}
     if not statuses.may_follow(run.status, status):
         raise ValueError(f"{title(run)} is {run.status}: {status} cannot follow that")
@@ -86,8 +86,8 @@ def change(
         )
         if not moved:
             return None
-        if settle:
-            settle()
+        if before_commit:
+            before_commit()
         if status == statuses.SUCCEEDED:
             chain(_SUCCEEDED, run=run.id, attempt=run.attempt, reason=clean(reason or ""))
         return anchor(
@@ -121,14 +121,14 @@ def end(tables: Tables, run: RunRow, reason: str, by: str, *, person: bool) -> R
 
 
 def resolve(
-    tables: Tables, run: RunRow, outcome: str, by: str, settle: Callable[[], object] | None = None
+    tables: Tables, run: RunRow, outcome: str, by: str, before_commit: Callable[[], object] | None = None
 ) -> RunRow | None:
     if outcome not in (statuses.SUCCEEDED, statuses.FAILED, statuses.CANCELLED):
         raise UsageError(f"a run cannot be resolved as {outcome!r}: use succeeded, failed or cancelled")
     if not statuses.needs_person(run.status):
         raise RunEnded(f"{title(run)} is {run.status}: only what is in doubt or needs attention can be resolved", run)
     reason = f"resolved as {outcome} by {by}"
-    return change(tables, run, outcome, kinds.RESOLVED, reason=reason, settle=settle, by=by)
+    return change(tables, run, outcome, kinds.RESOLVED, reason=reason, before_commit=before_commit, by=by)
 
 
 def hold(tables: Tables, run: RunRow, until: float) -> RunRow | None:
@@ -156,7 +156,7 @@ def held_message(run: RunRow) -> str:
     )
 
 
-def retry(tables: Tables, run: RunRow, by: str) -> RunRow | None:
+def retry(tables: Tables, run: RunRow, by: str, before_commit: Callable[[], object] | None = None) -> RunRow | None:
     if run.status == statuses.IN_DOUBT:
         raise RunEnded(
             f"{title(run)} is in doubt: it may have acted. Look, then {advice.command('resolve', run.id)} first", run
@@ -169,7 +169,7 @@ def retry(tables: Tables, run: RunRow, by: str) -> RunRow | None:
         return run
     if run.held is not None:
         raise InDoubt(held_message(run))
-    return change(tables, run, statuses.PENDING, kinds.RETRIED, by=by, attempt=run.attempt)
+    return change(tables, run, statuses.PENDING, kinds.RETRIED, before_commit=before_commit, by=by, attempt=run.attempt)
 
 
 def attention(tables: Tables, run: RunRow, reason: str, by: str) -> RunRow | None:

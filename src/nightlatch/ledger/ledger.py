@@ -242,15 +242,20 @@ class Ledger:
         return decisions.budget_of(self._watching, run_id, patience=_MOMENT)
 
     def resolve(
-        self, run_id: str, outcome: str, by: str, *, state: str = "", settle: Callable[[], object] | None = None
+        self, run_id: str, outcome: str, by: str, *, state: str = "", before_commit: Callable[[], object] | None = None
     ) -> RunRow:
         """A person decides how a run that is in doubt or needs attention ended: succeeded, failed or cancelled.
-        `settle` is called only if no other decision was first, and before any later one."""
-        return self._decided(run_id, lambda run: decisions.resolve(self._tables, run, outcome, by, settle), state)
+        `before_commit` is called only if no other decision was first, and before any later one; if it raises, nothing
+        is decided."""
+        return self._decided(
+            run_id, lambda run: decisions.resolve(self._tables, run, outcome, by, before_commit), state
+        )
 
-    def retry(self, run_id: str, by: str, *, state: str = "") -> RunRow:
-        """A person wants another attempt: the run is pending again."""
-        return self._decided(run_id, lambda run: decisions.retry(self._tables, run, by), state)
+    def retry(
+        self, run_id: str, by: str, *, state: str = "", before_commit: Callable[[], object] | None = None
+    ) -> RunRow:
+        """A person wants another attempt: the run is pending again. `before_commit`: as for `resolve`."""
+        return self._decided(run_id, lambda run: decisions.retry(self._tables, run, by, before_commit), state)
 
     def hold(self, run_id: str, until: float) -> RunRow:
         """Let a run that has not begun wait for an approval; any other is returned as it is."""
