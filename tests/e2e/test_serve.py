@@ -236,7 +236,9 @@ def test_a_pause_counts_at_once_and_unpause_goes_on(place: Place) -> None:
     assert place.run("pause", "job", "--reason", "moving").returncode == 0
     until(lambda: "(paused)" in place.said)
     before = len(place.seen())
-    assert "paused" in place.run("slots").stdout
+    shown = place.run("slots").stdout.splitlines()[1]
+    assert shown.split()[:3] == ["job", "unattended", "paused"] and "paused by" in shown
+    assert "next: none, paused by" in place.run("slots", "job").stdout and _slots(place)["job"]["next"] is None
     assert place.run("unpause", "job").returncode == 0
     until(lambda: len(place.seen()) > before)
     assert place.run("unpause", "job").returncode == 64
