@@ -203,6 +203,31 @@ class LeaseLost(Stop):
         self.reason = reason
 
 
+def remedy(error: BaseException) -> str:
+    """What to do about an error of the operating system that is neither ours nor the user's; "" if it may be ours.
+
+    Defined here because this module is always loaded: without a free descriptor nothing more can be imported.
+    """
+    import errno
+    import os
+
+    number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, ImportError) and os.strerror(errno.EMFILE) in str(error):
+        number = errno.EMFILE  # of a library that could not be opened
+    if number == errno.ENOENT:
+        try:
+            os.getcwd()
+        except FileNotFoundError:
+            return "The folder that this was started in was removed: cd to another one"
+    return {
+        errno.ENOSPC: "Free some space on that disk",
+        errno.EDQUOT: "Free some space: your quota on that disk is used up",
+        errno.EROFS: "That disk is read-only: mount it for writing",
+        errno.EMFILE: "Raise the limit of open files: ulimit -n 1024",
+        errno.ENFILE: "The whole system has too many open files: close some",
+    }.get(number or 0, "")
+
+
 def kinds() -> dict[str, type[Error] | type[Stop]]:
     """Every class of this module by its name, which stands for the class in messages between processes."""
     return {

@@ -296,3 +296,17 @@ def test_what_the_system_lacks_is_not_called_a_fault_of_ours(sqlite_url, tmp_pat
     line = f"{before.format(tmp_path / 'gone')}; exec {TOOL} run job -- true"
     done = subprocess.run(["sh", "-c", line], env=environment(sqlite_url), text=True, capture_output=True)
     assert done.returncode == 69 and said in done.stderr and "fault" not in done.stderr
+
+
+@pytest.mark.parametrize("words", ["run job -- true", "lock job -- true", "status"])
+def test_too_few_descriptors_are_named_wherever_they_run_out(sqlite_url, words):
+    """A module, a library, a file of the store or the command itself may be what cannot be opened."""
+    nightlatch(sqlite_url, "run", "first", "--", "true")
+    for limit in range(5, 100):
+        store = sqlite_url if words == "status" else f"{sqlite_url}-{limit}"
+        line = f"ulimit -n {limit}; exec {TOOL} {words}"
+        done = subprocess.run(["sh", "-c", line], env=environment(store), text=True, capture_output=True)
+        if done.returncode == 0:
+            break
+        assert said(done, 69).endswith(("ulimit -n 1024\n", "ulimit -n 1024, then try again\n")), (limit, done.stderr)
+    assert limit > 5 and done.returncode == 0

@@ -245,6 +245,21 @@ def test_a_service_is_installed_and_proves_that_it_serves(home: Home) -> None:
     assert not (home.home / ".config/systemd/user" / name).exists()
 
 
+def test_a_service_is_removed_although_systemd_cannot_be_reached(home: Home) -> None:
+    home("init")
+    units = home.home / ".config/systemd/user"
+    name = f"{Systemd(str(home.file)).name}.service"
+    link = units / "default.target.wants" / name
+    link.parent.mkdir(parents=True)
+    (units / name).write_text("[Service]\n")
+    link.symlink_to(units / name)
+    (home.home.parent / "bin" / "systemctl").write_text("#!/bin/sh\necho 'Failed to connect to bus' >&2; exit 1\n")
+    refused = said(home("service", "uninstall"), 69)
+    assert "will not start again, but it may still run" in refused and "log in as this user" in refused
+    assert not (units / name).exists() and not link.is_symlink()
+    assert "is not installed" in home("service", "uninstall").stdout
+
+
 def test_a_service_that_does_not_come_up_shows_the_end_of_its_log(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     home("init")
     stub = "import nightlatch.cli.service as s; s._PATIENCE = 1.0; from nightlatch.cli.main import main; main()"

@@ -187,6 +187,16 @@ def test_claude_and_codex_are_pointed_at_the_gateway_also_from_a_script(sqlite_u
     assert "its budget was not counted" in done.stderr
 
 
+@pytest.mark.parametrize("settings", ["gone.json", "{'model': 'm'}", "[]", "[1]"])
+def test_settings_that_cannot_be_read_are_not_dropped_silently(sqlite_url, programs, tmp_path, settings):
+    (tmp_path / "[1]").write_text("[1]")
+    env = {"PATH": f"{programs}:{os.environ['PATH']}"}
+    words = ("run", "night", "--budget", "usd=2", "--", "claude", "-p", "hello", "--settings", settings)
+    done = nightlatch(sqlite_url, *words, env=env, cwd=tmp_path)
+    assert done.returncode == 64 and "--settings cannot be read" in done.stderr + done.stdout
+    assert "claude\n" not in done.stdout, "it was not started"
+
+
 def test_codex_with_a_login_sends_that(sqlite_url, programs):
     env = {"PATH": f"{programs}:{os.environ['PATH']}", "OPENAI_API_KEY": "", "CODEX_API_KEY": ""}
     done = nightlatch(sqlite_url, "run", "night", "--budget", "usd=2", "--", "codex", "exec", "hi", env=env)

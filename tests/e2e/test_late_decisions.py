@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from nightlatch.errors import RunEnded, UsageError
+from nightlatch.ledger import items as items_module
 from nightlatch.ledger import open_for
 from nightlatch.runtime.shared import effect_records
 from nightlatch.runtime.supervisor.afterwards import decide
 from nightlatch.runtime.supervisor.batches import batch
 from nightlatch.store.url import connect
-from tests.support.programs import children, nightlatch, start, until
+from tests.support.programs import children, faketime, nightlatch, start, until
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, module: ModuleType, do: Callable[[], object]) -> None:
@@ -50,24 +51,38 @@ def test_an_effect(monkeypatch: pytest.MonkeyPatch, sqlite_url: str):
     assert nightlatch(sqlite_url, "once", "k", "--", "true").returncode == 0
 
 
+@pytest.mark.parametrize("clock", ["steady", "set back"])
 @pytest.mark.parametrize("key", ["a", ""])
-def test_an_item(monkeypatch: pytest.MonkeyPatch, sqlite_url: str, tmp_path: Path, key: str):
+def test_an_item(monkeypatch: pytest.MonkeyPatch, ledger_url: str, tmp_path: Path, key: str, clock: str):
     items = tmp_path / "items"
     items.write_text("a\n")
+    later = faketime("-1h") if clock == "set back" else {}
 
-    def try_it() -> None:
-        done = nightlatch(sqlite_url, "batch", "posts", str(items), "--", "sh", "-c", "exit 70")
+    def try_it(**env: str) -> None:
+        done = nightlatch(ledger_url, "batch", "posts", str(items), "--", "sh", "-c", "exit 70", env=env)
         assert done.returncode == 1, done.stderr
 
     def decide_and_try_it() -> None:
-        assert nightlatch(sqlite_url, "resolve", "a", "again", "--batch", "posts").returncode == 0
-        try_it()
+        assert nightlatch(ledger_url, "resolve", "a", "again", "--batch", "posts").returncode == 0
+        try_it(**later)
 
     try_it()
     meanwhile(monkeypatch, batch, decide_and_try_it)
-    with pytest.raises(UsageError):
-        batch.resolve("posts", key, "done", store=sqlite_url)
-    assert batch.resolve("posts", key, "done", store=sqlite_url) == ["a"]
+    with pytest.raises(UsageError, match="Look at it again"):
+        batch.resolve("posts", key, "done", store=ledger_url)
+    assert batch.resolve("posts", key, "done", store=ledger_url) == ["a"]
+
+
+def test_items_that_nothing_has_happened_to_are_decided(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """Others of the batch were decided meanwhile: that is about those."""
+    items, many = tmp_path / "items", [f"item-{number}" for number in range(6)]
+    items.write_text("\n".join(many))
+    assert nightlatch(sqlite_url, "batch", "posts", str(items), "-j", "3", "--", "sh", "-c", "exit 70").returncode == 1
+    monkeypatch.setattr(items_module, "_AT_ONCE", 2)
+    meanwhile(monkeypatch, batch, lambda: batch.resolve("posts", many[3], "give-up", store=sqlite_url))
+    assert batch.resolve("posts", "", "done", store=sqlite_url) == [key for key in many if key != many[3]]
 
 
 def test_a_run_that_was_left_behind(monkeypatch: pytest.MonkeyPatch, sqlite_url: str, tmp_path: Path):

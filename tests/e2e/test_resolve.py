@@ -8,8 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.programs import nightlatch
+from nightlatch.ledger import open_for
+from tests.support.programs import nightlatch, python
+from tests.support.runs import one
 from tests.support.servers.git import git_repository
+
+# A command that is killed as soon as the store has its first done key.
+KILLED = """
+import os, signal, sys
+from nightlatch.cli.main import main
+from nightlatch.store.url import connect, resolve
+
+store = type(connect(resolve(None)))
+real = store.settle
+
+def settle(*args, **more):
+    real(*args, **more)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+store.settle = settle
+main(sys.argv[1:])
+"""
 
 
 def doubtful_effect(store: str, key: str, *more: str) -> None:
@@ -74,6 +93,50 @@ def test_what_is_not_there_is_64(sqlite_url, words):
     nightlatch(sqlite_url, "once", "k", "--", "true")
     refused = nightlatch(sqlite_url, "resolve", *words)
     assert refused.returncode == 64 and "nightlatch status" in refused.stderr
+
+
+def in_doubt(store: str) -> None:
+    both = "kill -9 $(ps -o ppid= -p $PPID) $PPID; sleep 600"
+    nightlatch(store, "run", "job", "--key", "k", "--", "sh", "-c", both)
+    assert nightlatch(store, "run", "job", "--key", "k", "--wait", "20s", "--", "true").returncode == 76
+
+
+def needs_attention(store: str) -> None:
+    nightlatch(store, "run", "job", "--key", "k", "--", "false")
+    run = str(one(store, "job")["run"])
+    assert nightlatch(store, "retry", run, "--later").returncode == 0
+    open_for(store).decisions.attention(run, "a gate cannot be sealed", "ann")
+
+
+@pytest.mark.parametrize("before", [in_doubt, needs_attention, None])
+def test_a_run_whose_key_is_settled_has_not_failed(any_store, before):
+    """By a decision that was killed, or by the run itself. As failed, it would be skipped silently from then on."""
+    words = ["run", "job", "--key", "k", "--", "true"]
+    if before:
+        before(any_store)
+        words = ["resolve", str(one(any_store, "job")["run"]), "done"]
+    killed = python(any_store, KILLED, *words)
+    killed.communicate()
+    assert killed.returncode == -9
+    run = one(any_store, "job")
+    for outcome in ("failed", "again"):
+        refused = nightlatch(any_store, "resolve", run["run"], outcome, "--wait", "20s")
+        assert refused.returncode == 64, refused.stdout + refused.stderr
+        assert f"nightlatch resolve {run['run']} done" in refused.stderr
+    assert one(any_store, "job")["status"] == run["status"], "nothing was decided"
+    assert nightlatch(any_store, "resolve", run["run"], "done", "--wait", "20s").returncode == 0
+    assert one(any_store, "job")["status"] == "succeeded"
+    assert "skipped" in nightlatch(any_store, "run", "job", "--key", "k", "--", "false").stderr
+
+
+def test_an_attempt_after_its_key_was_done_may_have_failed(any_store):
+    """With --again: the key that it found done says nothing about it."""
+    assert nightlatch(any_store, "run", "job", "--key", "k", "--", "true").returncode == 0
+    both = "kill -9 $(ps -o ppid= -p $PPID) $PPID; sleep 600"
+    nightlatch(any_store, "run", "job", "--key", "k", "--again", "--", "sh", "-c", both)
+    run = one(any_store, "job")["run"]
+    assert nightlatch(any_store, "resolve", run, "failed", "--wait", "20s").returncode == 0
+    assert one(any_store, "job")["status"] == "failed"
 
 
 def test_what_is_done_is_not_resolved(sqlite_url):

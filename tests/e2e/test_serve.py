@@ -78,12 +78,12 @@ def test_edits_count_and_a_broken_one_leaves_the_file_before_in_force(place: Pla
     place.serve()
     until(lambda: len(place.seen()) >= 2)
     place.write("[jobs.job]\nschedul = 3\n")
-    until(lambda: "is broken, so" in place.said)
+    until(lambda: "cannot be used, so" in place.said)
     before = len(place.seen())
     until(lambda: len(place.seen()) >= before + 2)
     place.write(f'[jobs.other]\nschedule = "every 1s"\n{SEEN.replace("seen", "others")}')
     until(lambda: place.seen("others"))
-    assert place.said.count("is broken, so") == 1
+    assert place.said.count("cannot be used, so") == 1
 
 
 @pytest.mark.parametrize("broken", ["[budget]\nusd = ", "[prices]\n[prices]\n", ""])
@@ -93,10 +93,42 @@ def test_while_the_file_is_broken_runs_have_the_settings_before(place: Place, br
     until(place.seen)
     place.file.unlink()
     place.file.write_text(broken) if broken else place.file.mkdir()
-    until(lambda: "is broken, so" in place.said)
+    until(lambda: "cannot be used, so" in place.said)
     before = len(place.seen())
     until(lambda: len(place.seen()) >= before + 3)
     assert "exit code 78" not in place.said
+
+
+@pytest.mark.parametrize("whose", ["everybody's", "another user's"])
+def test_a_version_that_others_may_have_written_is_not_put_into_force(place: Place, whose: str) -> None:
+    if whose == "another user's" and os.geteuid():
+        pytest.skip("only root can make a file another user's")
+
+    def give_away(file: Path) -> None:
+        os.chmod(file, 0o666) if whose == "everybody's" else os.chown(file, 12345, -1)
+
+    place.write(f'[jobs.job]\nschedule = "every 1s"\n{SEEN}')
+    serving = place.serve()
+    until(place.seen)
+    edited = place.folder / "edited"
+    edited.write_text(place.file.read_text() + f'[jobs.other]\nschedule = "every 1s"\n{SEEN.replace("seen", "others")}')
+    give_away(edited)
+    edited.rename(place.file)
+    until(lambda: "cannot be used, so" in place.said)
+    before = len(place.seen())
+    until(lambda: len(place.seen()) >= before + 5)
+    assert not place.seen("others") and place.said.count("cannot be used, so") == 1
+    os.chmod(place.file, 0o600)
+    os.chown(place.file, os.geteuid(), -1)
+    until(lambda: place.seen("others"))
+    give_away(place.file)  # and nothing else
+    until(lambda: place.said.count("cannot be used, so") == 2)
+    (pages,) = [pid for pid in children(serving.pid) if b"--only-pages" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    os.kill(pages, signal.SIGKILL)
+    until(lambda: "was killed by signal 9; it is started again in" in place.said)
+    before = len(place.seen())
+    until(lambda: len(place.seen()) >= before + 5)
+    assert serving.poll() is None
 
 
 def test_a_file_that_is_empty_for_a_moment_while_it_is_saved_ends_no_schedule(place: Place) -> None:
@@ -204,7 +236,9 @@ def test_a_pause_counts_at_once_and_unpause_goes_on(place: Place) -> None:
     assert place.run("pause", "job", "--reason", "moving").returncode == 0
     until(lambda: "(paused)" in place.said)
     before = len(place.seen())
-    assert "paused" in place.run("slots").stdout
+    shown = place.run("slots").stdout.splitlines()[1]
+    assert shown.split()[:3] == ["job", "unattended", "paused"] and "paused by" in shown
+    assert "next: none, paused by" in place.run("slots", "job").stdout and _slots(place)["job"]["next"] is None
     assert place.run("unpause", "job").returncode == 0
     until(lambda: len(place.seen()) > before)
     assert place.run("unpause", "job").returncode == 64

@@ -256,7 +256,7 @@ def test_an_item_that_its_journal_does_not_say_is_named(book, sql):
     for status, keys in (("begun", "ab"), ("done", "a"), ("in-doubt", "b")):
         rows = [("job", f"{key}0", key, status, 1, writer.run.id, 1, None, "", "", 5) for key in keys]
         writer.record("steps", [(ITEM, rows)], **{status: "\n".join(keys)})
-    book.items.resolve("job", "b", "failed", reason="ann", changed=book.items.last_change("job", "b"))
+    book.items.resolve("job", "b", "failed", reason="ann", seen=book.items.states("job", "b"))
     writer.finish("failed")
     assert not named(book, *book.journal.heads())
     tamper(book, sql)

@@ -380,6 +380,11 @@ def test_a_mistake_says_what_to_write(text: str, what: str) -> None:
     assert what in mistakes(text)[0]
 
 
+def test_a_wrong_time_zone_hides_no_wrong_schedule() -> None:
+    found = mistakes("[jobs.x]\ncommand = 'a'\ntz = 'Mars/Base'\nschedule = '61 * * * *'")
+    assert [line.partition(": ")[0].rpartition(":")[2] for line in found] == ["3", "4"], found
+
+
 def test_machines_that_share_a_store_need_a_zone_only_where_it_counts() -> None:
     shared = "store = 'git+https://h/x'\n[jobs.x]\ncommand = 'a'\nschedule = "
     read(shared + "'every 45m'")

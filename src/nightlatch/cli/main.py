@@ -8,7 +8,7 @@ import sys
 
 from .. import exits
 from ..core.printable import printable
-from ..errors import BadConfig, Error, Stop, UsageError
+from ..errors import BadConfig, Error, Stop, UsageError, remedy
 from ..system import preload, printing
 from ..system.light import signal
 
@@ -158,7 +158,7 @@ def _run(argv: list[str], begin: Callable[[str], None] = lambda _: None) -> int:
             return exits.USAGE
         if os.environ.get("NIGHTLATCH_DEBUG"):
             raise
-        if isinstance(error, OSError) and (advice := _what_the_system_lacks(error)):
+        if advice := remedy(error):
             print(f"nightlatch: {printable(str(error))}. {advice}, then try again", file=sys.stderr)
             return exits.UNREACHABLE
         print(
@@ -167,24 +167,6 @@ def _run(argv: list[str], begin: Callable[[str], None] = lambda _: None) -> int:
             file=sys.stderr,
         )
         return exits.OURS
-
-
-def _what_the_system_lacks(error: OSError) -> str:
-    """What to do about an error that is neither ours nor the user's; "" if it may be ours."""
-    import errno
-
-    if error.errno == errno.ENOENT:
-        try:
-            os.getcwd()
-        except FileNotFoundError:
-            return "The folder that this was started in was removed: cd to another one"
-    return {
-        errno.ENOSPC: "Free some space on that disk",
-        errno.EDQUOT: "Free some space: your quota on that disk is used up",
-        errno.EROFS: "That disk is read-only: mount it for writing",
-        errno.EMFILE: "Raise the limit of open files: ulimit -n 1024",
-        errno.ENFILE: "The whole system has too many open files: close some",
-    }.get(error.errno or 0, "")
 
 
 def _dispatch(argv: list[str], begin: Callable[[str], None]) -> int:

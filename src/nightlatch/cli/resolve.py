@@ -33,6 +33,8 @@ failed   it did not: the next start with its key makes another attempt
 again    try it again, whatever it did; a run is pending until then
 give-up  for an item of a batch: set it aside for good. It is not done, and not tried again until you say `again`
 
+If the store has a run's key as done (its end, or a decision, was cut short), only `done` is accepted.
+
 WHAT is a run, the beginning of its id, or its job; or the key of an effect, of an item, or of a run that another
 machine began and this one has no record of. If several things match, a command for each is printed. Without OUTCOME,
 the known facts and the choices are printed. The journal records your name. The command takes a lease for a moment:

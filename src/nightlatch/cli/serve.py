@@ -25,10 +25,10 @@ Start the jobs of nightlatch.toml when they are due. Any number of machines may 
 by one of them.
 
 Slots that were missed while no machine served (a closed lid, a reboot) are made up for by one run of the newest, unless
-the job says otherwise. Edits of the file take effect within seconds; if an edit is invalid, the previous version stays
-in force. You may stop, kill or upgrade this process while runs are active: they continue. As process 1 of a container
-it ends them first on SIGTERM, each with its grace time. While the store cannot be reached nothing is started, and
-slots wait.
+the job says otherwise. Edits of the file take effect within seconds; if an edit is invalid, or other users can write to
+the file, the previous version stays in force. You may stop, kill or upgrade this process while runs are active: they
+continue. As process 1 of a container it ends them first on SIGTERM, each with its grace time. While the store cannot be
+reached nothing is started, and slots wait.
 
 It also shows the web pages, on loopback: nightlatch open."""
 
@@ -74,7 +74,7 @@ def server(store: str | None) -> Server:
     file = place.require()
 
     def read() -> Config:
-        return load(file)
+        return load(place.trusted(file))  # again for each new version
 
     return Server(read, store, report)
 

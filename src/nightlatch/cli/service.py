@@ -10,7 +10,7 @@ from ..config import place
 from ..config.load import load
 from ..config.mistakes import shown
 from ..core.printable import printable
-from ..errors import BadConfig, UsageError
+from ..errors import BadConfig, ServiceTrouble, UsageError
 from ..store import url
 from ..system import services
 from ..system.services import Service
@@ -82,8 +82,14 @@ def _uninstall(service: Service) -> int:
     if not os.path.exists(service.file):
         print(f"{service.name} is not installed")
         return 0
-    service.stop()
-    os.remove(service.file)
+    try:
+        service.stop()
+    except ServiceTrouble as trouble:
+        service.remove()
+        raise ServiceTrouble(
+            f"{service.name} is removed and will not start again, but it may still run: end that process. {trouble}"
+        ) from None
+    service.remove()
     print(f"{service.name} is stopped and removed; active runs continue")
     return 0
 

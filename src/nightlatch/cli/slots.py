@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..core import advice
 from ..core.printable import printable
-from ..core.row import APPROVER, COLLAPSED, NEVER, RAN, SlotRecord
+from ..core.row import APPROVER, COLLAPSED, RAN, Pause, Row, SlotRecord
 from ..core.schedule import counted, name_of
 from ..core.stage import UNATTENDED
 from ..errors import UsageError
@@ -84,7 +84,7 @@ def _show_all(reader: StoreReader, since: float, as_json: bool) -> int:
     table = [["job", "stage", "next", "last", "now", "skipped"]]
     for line in found:
         share = f"{100 * line.skipped:.1f} %"
-        table.append([line.row.job, line.row.stage or UNATTENDED, _next(line), _last(line), _now(line), share])
+        table.append([line.row.job, line.row.stage or UNATTENDED, _next(line.row), _last(line), _now(line), share])
     colours = ["", *(screen.RED if line.overdue else "" for line in found)]
     for text in screen.columns(table, elastic=(), colours=colours):
         print(text)
@@ -93,8 +93,10 @@ def _show_all(reader: StoreReader, since: float, as_json: bool) -> int:
     return 0
 
 
-def _next(line: JobLine) -> str:
-    return screen.until(line.row.next_due) if line.row.next_due < NEVER else "by hand"
+def _next(row: Row) -> str:
+    if row.paused:
+        return "paused"
+    return "by hand" if row.next_slot is None else screen.until(row.next_slot)
 
 
 def _last(line: JobLine) -> str:
@@ -104,7 +106,7 @@ def _last(line: JobLine) -> str:
 def _now(line: JobLine) -> str:
     row, claim = line.row, line.running
     if row.paused:
-        return f"paused by {row.paused.by}" + (f" until {screen.local(row.paused.until)}" if row.paused.until else "")
+        return _paused(row.paused)
     if claim and claim.held and APPROVER not in claim.held:
         return f"waits for {advice.command('approve', row.job)}"
     if claim and claim.again_at:
@@ -114,6 +116,10 @@ def _now(line: JobLine) -> str:
     if line.overdue:
         return "overdue"
     return f"{row.failures} failures in a row" if row.failures else ""
+
+
+def _paused(pause: Pause) -> str:
+    return f"paused by {pause.by}" + (f" until {screen.local(pause.until)}" if pause.until else "")
 
 
 def _show_one(reader: StoreReader, job: str, since: float, as_json: bool) -> int:
@@ -129,8 +135,10 @@ def _show_one(reader: StoreReader, job: str, since: float, as_json: bool) -> int
     print(summary(found))
     if row and (found_job := stages.configured().get(row.job)):
         print(f"stage: {stages.sentence(found_job, row)}")
-    if row and row.next_due < NEVER:
-        print(f"next: {screen.moment(row.next_due)}")
+    if row and row.paused:
+        print(f"next: none, {_paused(row.paused)}")
+    elif row and row.next_slot is not None:
+        print(f"next: {screen.moment(row.next_slot)}")
     return 0
 
 

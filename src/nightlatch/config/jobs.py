@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from datetime import UTC
 from itertools import islice, pairwise
 from typing import Any
 
@@ -158,7 +159,7 @@ class Jobs:
             there = zone.find(values["tz"])
         except UsageError as error:
             section.mistake(f"{error}. Example: {EXAMPLES['tz']}", "tz")
-            return
+            there = UTC  # the schedule may be wrong too
         try:
             found = schedule.parse(values["schedule"], there)
         except UsageError as error:

@@ -37,7 +37,7 @@ def find() -> str:
     if named:
         if not os.path.isfile(named):
             raise BadConfig(f"{'--config' if _chosen else ENV} names {named}, and there is no such file")
-        return _trusted(os.path.abspath(named))
+        return trusted(os.path.abspath(named))
     return _search()
 
 
@@ -51,9 +51,9 @@ def _search() -> str:
         return ""
     for path in _paths_upwards():
         if os.path.isfile(path):
-            return _trusted(path)
+            return trusted(path)
     path = os.path.join(config_folder(), NAME)
-    return _trusted(path) if os.path.isfile(path) else ""
+    return trusted(path) if os.path.isfile(path) else ""
 
 
 def require() -> str:
@@ -158,9 +158,12 @@ def _paths_upwards() -> list[str]:
         folder = above
 
 
-def _trusted(path: str) -> str:
+def trusted(path: str) -> str:
     """Return the path; raise `BadConfig` if another user can write the file, which decides what runs as this user."""
-    info = os.stat(path)
+    try:
+        info = os.stat(path)
+    except OSError:
+        return path  # `load` says what is wrong
     if info.st_uid not in (os.geteuid(), 0):
         raise BadConfig(
             f"{path} belongs to another user (uid {info.st_uid}), who could run commands as you. Name a file of yours: "

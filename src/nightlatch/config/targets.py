@@ -17,16 +17,17 @@ from .mistakes import shown
 
 _LONGEST_WORD = 128 * 1024 - 1  # bytes: the kernel's limit for one word of a command
 
-Stamp = tuple[str, int, int, int]  # made by `stamp`
+Stamp = tuple[str, int, int, int, int, int]  # made by `stamp`
 
 
 def stamp(path: str) -> Stamp:
-    """Path, time, size and inode of a file. Take it before reading: an edit in between is then found, not missed."""
+    """Path, time, size, inode, owner and mode of a file. Take it before reading: an edit in between is then found, not
+    missed."""
     try:
         info = os.stat(path)
     except OSError:
-        return path, 0, 0, 0
-    return path, info.st_mtime_ns, info.st_size, info.st_ino
+        return path, 0, 0, 0, 0, 0
+    return path, info.st_mtime_ns, info.st_size, info.st_ino, info.st_uid, info.st_mode
 
 
 @value(frozen=True, kw_only=True)

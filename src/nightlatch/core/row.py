@@ -140,6 +140,11 @@ class Row:
             return min(self.claim.again_at, self.next_due) if self.claim.again_at else 0.0
         return self.next_due
 
+    @property
+    def next_slot(self) -> float | None:
+        """When its next slot is due; None if it has none, as it is paused or started by hand."""
+        return self.next_due if self.next_due < NEVER and not self.paused else None
+
     def move(self, new_id: str, **changes: Any) -> Move:
         """The move that makes these changes."""
         return self.move_to(replace(self, **changes), new_id)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from ..errors import StoreUnreachable
+import os
+
+from ..errors import StoreUnreachable, remedy
 from ..system.light import sqlite3
 
 _DAMAGED = (
     "Restore a backup and raise its tokens (nightlatch lease raise NAME --above N), or move the file away to start over"
 )
+
+_FILES = 4  # the database, its log, the log's index, and the folder
 
 # A part of SQLite's message → what it means.
 _ADVICE = (
@@ -34,12 +38,26 @@ class ExplainedSqliteErrors:
         if isinstance(error, sqlite3.Error):
             text = str(error)
             problem = next((advice for sign, advice in _ADVICE if sign in text), f"failed: {text}")
+            if "unable to open" in text and (limit := _no_descriptor_left()):
+                problem = f"cannot be opened: {limit.strerror}. {remedy(limit)}"
         elif isinstance(error, OSError):
             where = f" ({error.filename})" if error.filename not in (None, self._path) else ""
-            problem = (
-                f"cannot be used: {error.strerror or error}{where}. "
-                f"Name another place with --store sqlite:////path/to/file"
-            )
+            then = remedy(error) or "Name another place with --store sqlite:////path/to/file"
+            problem = f"cannot be used: {error.strerror or error}{where}. {then}"
         else:
             return
         raise StoreUnreachable(f"the store {self._path} {problem}") from error
+
+
+def _no_descriptor_left() -> OSError | None:
+    """The error if this process cannot open as many files as SQLite needs, which does not say why it cannot."""
+    opened: list[int] = []
+    try:
+        while len(opened) < _FILES:
+            opened.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        return error if remedy(error) else None
+    finally:
+        for fd in opened:
+            os.close(fd)
+    return None

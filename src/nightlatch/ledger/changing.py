@@ -39,12 +39,12 @@ def change(
     cancel: str = "",
     held: float | None = None,
     approved: str = "",
-    settle: Callable[[], object] | None = None,
+    before_commit: Callable[[], object] | None = None,
     **facts: object,
 ) -> RunRow | None:
     """Move the run to `status` if it is still as it was seen; otherwise change nothing and return None. `cancel`: the
     person that requested its end. `held`: until when it waits for an approval; `approved`: the approved plan's head.
-    `settle`: called before the commit, and only if the run is moved; if it raises, nothing is changed."""
+    `before_commit`: called only if the run is moved; if it raises, nothing is changed."""
     facts |= {name: fact for name, fact in (("held", held), ("approved", approved)) if fact}
     if not statuses.may_follow(run.status, status):
         raise ValueError(f"{run.title} is {run.status}: {status} cannot follow that")
@@ -65,8 +65,8 @@ def change(
         )
         if not moved:
             return None
-        if settle:
-            settle()
+        if before_commit:
+            before_commit()
         if status == statuses.SUCCEEDED:
             chain(_SUCCEEDED, run=run.id, attempt=run.attempt, reason=clean(reason or ""))
         return anchor(

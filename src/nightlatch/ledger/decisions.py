@@ -76,10 +76,11 @@ class Decisions:
         return change(self._tables, run, statuses.CANCELLED, kinds.CANCELLED, reason=reason, cancel=cancel, by=by)
 
     def resolve(
-        self, run_id: str, outcome: str, by: str, *, state: str = "", settle: Callable[[], object] | None = None
+        self, run_id: str, outcome: str, by: str, *, state: str = "", before_commit: Callable[[], object] | None = None
     ) -> RunRow:
         """A person decides how a run that is in doubt or needs attention ended: succeeded, failed or cancelled.
-        `settle` is called only if no other decision was first, and before any later one."""
+        `before_commit` is called only if no other decision was first, and before any later one; if it raises, nothing
+        is decided."""
 
         def decide(run: RunRow) -> RunRow | None:
             if outcome not in (statuses.SUCCEEDED, statuses.FAILED, statuses.CANCELLED):
@@ -88,12 +89,14 @@ class Decisions:
                 only = "only what is in doubt or needs attention can be resolved"
                 raise RunEnded(f"{run.title} is {run.status}: {only}", run)
             reason = f"resolved as {outcome} by {by}"
-            return change(self._tables, run, outcome, kinds.RESOLVED, reason=reason, settle=settle, by=by)
+            return change(self._tables, run, outcome, kinds.RESOLVED, reason=reason, before_commit=before_commit, by=by)
 
         return self._decided(run_id, decide, state)
 
-    def retry(self, run_id: str, by: str, *, state: str = "") -> RunRow:
-        """A person wants another attempt: the run is pending again."""
+    def retry(
+        self, run_id: str, by: str, *, state: str = "", before_commit: Callable[[], object] | None = None
+    ) -> RunRow:
+        """A person wants another attempt: the run is pending again. `before_commit`: as for `resolve`."""
 
         def decide(run: RunRow) -> RunRow | None:
             if run.status == statuses.IN_DOUBT:
@@ -108,7 +111,10 @@ class Decisions:
                 return run
             if run.held is not None:
                 raise InDoubt(held_message(run))
-            return change(self._tables, run, statuses.PENDING, kinds.RETRIED, by=by, attempt=run.attempt)
+            return change(
+                self._tables, run, statuses.PENDING, kinds.RETRIED, before_commit=before_commit, by=by,
+                attempt=run.attempt,
+            )  # fmt: skip
 
         return self._decided(run_id, decide, state)
 

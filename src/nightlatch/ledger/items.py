@@ -15,11 +15,14 @@ from .typed_table import TypedTable
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any, TypeAlias
 
     from .tables import Tables
 
+    States: TypeAlias = dict[str, tuple[Any, ...]]  # by digest; only to be compared
+
 _PAGE = 50_000  # digests in one page
-_AT_ONCE = 500  # digests looked up by one query
+_AT_ONCE = 500  # digests in one statement
 
 
 @value(frozen=True, kw_only=True)
@@ -54,10 +57,11 @@ SELECT digest FROM {prefix}item WHERE scope = :scope AND status = :status AND di
 ORDER BY digest LIMIT :most
 """
 _RESOLVABLE = "scope = :scope AND status IN ('in-doubt', 'needs-attention'{this}"
-_LAST_CHANGE = f"SELECT COALESCE(MAX(changed), -1) FROM {{prefix}}item WHERE {_RESOLVABLE}"
-_RESOLVE = f"""
-UPDATE {{prefix}}item SET status = :status, reason = :reason, changed = :at
-WHERE {_RESOLVABLE} AND changed <= :seen RETURNING key
+# What a person knows of an item when deciding. Not when it changed: wall clocks step.
+_STATES = f"SELECT digest, key, status, run, attempt, tries FROM {{prefix}}item WHERE {_RESOLVABLE}"
+_RESOLVE = """
+UPDATE {prefix}item SET status = :status, reason = :reason, changed = :at
+WHERE scope = :scope AND digest IN ({digests})
 """
 _COUNTS = "SELECT status, COUNT(*) FROM {prefix}item WHERE scope = :scope GROUP BY status"
 # Goes from scope to scope by the index, so that a million done items are not read.
@@ -101,11 +105,9 @@ class Items:
 
     def _column(self, column: str, scope: str, digests: list[str]) -> dict[str, str]:
         found: dict[str, str] = {}
-        for first in range(0, len(digests), _AT_ONCE):
-            some = {f"digest{number}": digest for number, digest in enumerate(digests[first : first + _AT_ONCE])}
-            which = ", ".join(f":{name}" for name in some)
-            sql = f"SELECT digest, {column} FROM {{prefix}}item WHERE scope = :scope AND digest IN ({which})"
-            found |= dict(self._tables.read(sql, scope=scope, **some))
+        sql = f"SELECT digest, {column} FROM {{prefix}}item WHERE scope = :scope AND digest IN ({{digests}})"
+        for listed, some in _in_parts(sql, digests):
+            found |= dict(self._tables.read(listed, scope=scope, **some))
         return found
 
     def every(self, scope: str, status: str, limit: int = 1_000_000) -> list[ItemRow]:
@@ -129,27 +131,29 @@ class Items:
         rows = self._tables.read(_NEEDING_DECISION.replace("{this}", "WHERE item.key = :key" if key else ""), key=key)
         return [(scope, status, count, key, at / 1000, reason) for scope, status, count, key, at, reason in rows]
 
-    def last_change(self, scope: str, key: str) -> int:
-        """When any of the items that `resolve` would decide about last changed, in ms; -1 if there are none."""
-        return int(self._tables.read(_of_key(_LAST_CHANGE, key), scope=scope, key=key)[0][0])
+    def states(self, scope: str, key: str) -> States:
+        """What a person who decides with `resolve` knows of the items that it would decide about."""
+        return {row[0]: row for row in self._tables.read(_of_key(_STATES, key), scope=scope, key=key)}
 
-    def resolve(self, scope: str, key: str, status: str, *, reason: str, changed: int) -> list[str]:
+    def resolve(self, scope: str, key: str, status: str, *, reason: str, seen: States) -> list[str]:
         """Record what a person decided about an item that is not done; with key "", about all in doubt or set aside.
-        Returns their keys. `changed`: `last_change` when the person decided; items that changed later are left out."""
+        Returns their keys. `seen`: their `states` when the person decided; those that have changed are left out."""
         with self._tables.on_chain(scope) as chain:
-            rows = chain(
-                _of_key(_RESOLVE, key),
-                scope=scope,
-                key=key,
-                seen=changed,
-                status=status,
-                reason=clean(reason),
-                at=chain.at,
-            )
-            keys = sorted(key for (key,) in rows)
+            now = chain(_of_key(_STATES, key) + " {lock}", scope=scope, key=key)
+            same = {row[0]: row[1] for row in now if seen.get(row[0]) == row}
+            for sql, some in _in_parts(_RESOLVE, list(same)):
+                chain(sql, scope=scope, status=status, reason=clean(reason), at=chain.at, **some)
+            keys = sorted(same.values())
             if keys:
                 chain.append(kinds.ITEMS_RESOLVED, status=status, keys="\n".join(keys), reason=reason)
             return keys
+
+
+def _in_parts(sql: str, digests: list[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """The statement, as often as it takes for all digests: each time with the parameters for some of them."""
+    for first in range(0, len(digests), _AT_ONCE):
+        some = {f"digest{number}": digest for number, digest in enumerate(digests[first : first + _AT_ONCE])}
+        yield sql.replace("{digests}", ", ".join(f":{name}" for name in some)), some
 
 
 def _of_key(sql: str, key: str) -> str:

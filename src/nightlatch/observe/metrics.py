@@ -10,7 +10,6 @@ from .. import __version__
 from ..core import row as rows
 from ..core import statuses
 from ..core.printable import printable
-from ..core.row import NEVER
 from ..errors import StoreUnreachable, UsageError
 from ..ledger import kinds
 from ..system import extras
@@ -110,9 +109,9 @@ class Collector:
         yield outcomes.counter("nightlatch_slots", "What became of due times.", ("job", "outcome"))
         try:
             for row in map(rows.read, self._reader.store.cursors()):
-                if row.next_due < NEVER:
+                if row.next_slot is not None:
                     self._labelled |= {row.job} if len(self._labelled) < MOST_JOBS else set()
-                    due.keep_largest((self._job(row.job),), row.next_due)
+                    due.keep_largest((self._job(row.job),), row.next_slot)
         except StoreUnreachable:
             pass  # report at least what the ledger knows
         yield due.gauge("nightlatch_next_slot_timestamp_seconds", "When the job's next slot is due.", ("job",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..core import row as rows
-from ..core.row import COLLAPSED, NEVER, RAN, SKIPPED, Claim, Row, SlotRecord
+from ..core.row import COLLAPSED, RAN, SKIPPED, Claim, Row, SlotRecord
 from ..core.schedule import COUNTED, name_of
 from ..core.stage import MANUAL
 from ..core.value import value
@@ -35,7 +35,7 @@ class JobLine:
         return {
             "version": 1,
             "job": row.job,
-            "next": name_of(row.next_due) if row.next_due < NEVER else None,
+            "next": None if row.next_slot is None else name_of(row.next_slot),
             "last": None if self.last is None else {"slot": name_of(self.last.last), "outcome": self.last.outcome},
             "claimed": None if claim is None else {
                 "slot": name_of(claim.slot), "by": claim.by, "begun": claim.attempted,

@@ -130,12 +130,15 @@ class Server:
         """Read nightlatch.toml again if it was edited. Returns whether a new version was put into force. That
         happens when two looks in a row have found the same version."""
         if not self._config.changed:
+            self._config_error = ""
             return False
         try:
             config = self._load()
         except BadConfig as error:
             if str(error) != self._config_error:
-                self._say(f"nightlatch.toml was edited and is broken, so the previous version stays in force: {error}")
+                self._say(
+                    f"nightlatch.toml changed and cannot be used, so the previous version stays in force: {error}"
+                )
             self._config_error = str(error)
             return False
         self._config_error = ""

@@ -47,7 +47,10 @@ class SideProcess:
             how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
             say(f"`nightlatch {' '.join(self._words)}` {how}; it is started again in {self._pause:.0f} s")
         elif clock.now() >= self._restart_at:
-            self._start()
+            try:
+                self._start()
+            except BadConfig:
+                pass  # as above; the next look tries again
 
     def close(self) -> None:
         if self._process and self._process.stdin:

@@ -5,6 +5,7 @@ Stopping the service must not end its process group: runs go on while the daemon
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -65,6 +66,10 @@ class Service:
         """The PATH that the installed service has; "" if it is not installed."""
         raise NotImplementedError
 
+    def remove(self) -> None:
+        """Remove its files, so that it is not started again."""
+        os.remove(self.file)
+
     def write(self, environment: dict[str, str]) -> None:
         os.makedirs(os.path.dirname(self.file), exist_ok=True)
         replace(self.file, self.text(environment), mode=0o600)  # the store's URL may have a password
@@ -101,6 +106,11 @@ class Systemd(Service):
 
     def stop(self) -> None:
         _run_checked(["systemctl", "--user", "disable", "--now", f"{self.name}.service"])
+
+    def remove(self) -> None:
+        super().remove()
+        with contextlib.suppress(FileNotFoundError):  # `disable` has removed it, if systemd could be reached
+            os.remove(os.path.join(os.path.dirname(self.file), "default.target.wants", f"{self.name}.service"))
 
     def is_active(self) -> bool:
         return _run(["systemctl", "--user", "is-active", "--quiet", f"{self.name}.service"])[0] == 0

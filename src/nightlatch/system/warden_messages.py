@@ -7,7 +7,9 @@ import errno
 import marshal
 import os
 
+from .. import exits
 from ..core.value import value
+from ..errors import remedy
 from . import durable
 from .light import signal
 
@@ -41,12 +43,14 @@ class NotStarted:
 
     @property
     def exit_code(self) -> int:
+        if self.number in (errno.EMFILE, errno.ENFILE):
+            return exits.UNREACHABLE  # nothing is wrong with the command
         return 127 if self.number in (errno.ENOENT, errno.ENOTDIR) else 126
 
     @property
     def reason(self) -> str:
         hint = f": {self.hint}" if self.hint else ""
-        if self.exit_code == 126:
+        if self.exit_code != 127:
             where = "" if self.where == self.command else f" ({self.where})"
             return f"{self.command} cannot be executed: {os.strerror(self.number)}{where}{hint}"
         looked = "" if "/" in self.command or hint else f" (looked in {os.environ.get('PATH', os.defpath)})"
@@ -65,7 +69,7 @@ def hint(command: str, number: int) -> str:
         return "it is a folder"
     if number == errno.EACCES and os.path.isfile(command) and not os.access(command, os.X_OK):
         return f"chmod +x {command}"
-    return ""
+    return remedy(OSError(number, ""))
 
 
 def _missing_interpreter(script: str) -> str:

@@ -218,7 +218,8 @@ class WardenProcess:
                 os.chdir(cwd)
             self.child = self._spawn(*command)
         except OSError as error:
-            self.why, program, number, where = FAILED, command[0][0], error.errno or 0, str(error.filename)
+            self.why, program, number = FAILED, command[0][0], error.errno or 0
+            where = str(error.filename or program)  # no file: a descriptor or a process could not be had
             self._report(NotStarted(command=program, number=number, where=where, hint=hint(program, number)))
         else:
             self.started = True

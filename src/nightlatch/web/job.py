@@ -7,7 +7,7 @@ from typing import Any
 from ..core import advice, statuses
 from ..core import stage as stages
 from ..core.job import Job
-from ..core.row import NEVER, Row
+from ..core.row import Row
 from ..core.schedule import name_of
 from ..errors import UsageError
 from ..observe import evidence, run_facts, slots, verdict
@@ -52,7 +52,7 @@ def page(reader: StoreReader, calendar: Calendar, name: str) -> dict[str, Any]:
         "row": row,
         "stage": stage,
         "schedule": schedule_of(row, reader.ledger.history.zone),
-        "next": row.next_due if row and row.next_due < NEVER else None,
+        "next": row.next_slot if row else None,
         "strip": svg.strip(
             [(words.look(one.status)[1], one.elapsed / top) for one in strip],
             label=f"The last {len(strip)} runs, height: time it took",
@@ -81,9 +81,9 @@ def _buttons(row: Row | None, job: Job | None, stage: str) -> list[Button]:
         found.append(Button(label="Unpause", action="unpause", kind=GO, fields=about))
     else:
         found.append(Button(label="Pause", action="pause", fields=about))
-    if row.next_due < NEVER and not row.paused:
+    if row.next_slot is not None:
         found.append(
-            Button(label="Skip the next slot", action="skip", fields=(*about, ("slot", name_of(row.next_due))))
+            Button(label="Skip the next slot", action="skip", fields=(*about, ("slot", name_of(row.next_slot))))
         )
     if job and stage != stages.UNATTENDED:
         found.append(Button(label=f"Promote to {stages.up(stage)}", action="promote", fields=about))

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from ..core import stage as stages
 from ..core import statuses
-from ..core.row import NEVER, Row
+from ..core.row import Row
 from ..core.value import value
 from ..ledger.records import RunRow
 from ..observe.figures import count
@@ -130,7 +130,7 @@ def _row(known: KnownJob, row: Row | None, strip: list[tuple[float, str, float]]
             [(words.look(status)[1], elapsed / top) for _, status, elapsed in strip],
             label=f"{well} of the last {len(strip)} runs succeeded",
         ),
-        next=row.next_due if row and row.next_due < NEVER and not row.paused else None,
+        next=row.next_slot if row else None,
         takes=median([took for _, status, took in strip if status == statuses.SUCCEEDED][-USUAL:] or [0.0]),
     )
 

@@ -13,6 +13,8 @@ import json
 import os
 import sys
 
+from ... import exits
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +36,8 @@ def for_item(environment: dict[str, str], digest: str) -> None:
 
 
 def claude(words: list[str], environment: Mapping[str, str]) -> list[str]:
-    """The words for claude: the user's, with the gateway's address added to `--settings`."""
+    """The words for claude: the user's, with the gateway's address added to `--settings`. Raises OSError or ValueError
+    if these cannot be read."""
     address = f"{environment[ADDRESS]}/anthropic"
     given, rest = _pop_option(words, "--settings")
     settings = _settings(given)
@@ -65,7 +68,12 @@ def main(name: str, words: list[str]) -> NoReturn:
     if not real:
         print(f"{name}: not found", file=sys.stderr)
         sys.exit(127)
-    os.execv(real, [real, *PROGRAMS[name](words, os.environ)])  # noqa: S606 - what the command asked for
+    try:
+        words = PROGRAMS[name](words, os.environ)
+    except (OSError, ValueError) as error:
+        print(f"{name}: the settings given with --settings cannot be read: {error}", file=sys.stderr)
+        sys.exit(exits.USAGE)
+    os.execv(real, [real, *words])  # noqa: S606 - what the command asked for
 
 
 def _real_program(name: str, environment: Mapping[str, str]) -> str:
@@ -108,15 +116,16 @@ def _drop_setting(words: list[str], option: str, setting: str) -> list[str]:
 
 
 def _settings(given: str) -> dict[str, Any]:
-    """The settings in a file or in JSON text; {} if `given` is neither."""
-    try:
-        if given and not given.lstrip().startswith("{"):
-            with open(given, encoding="utf-8") as file:
-                given = file.read()
-        found = json.loads(given) if given else {}
-    except (OSError, ValueError):
+    """The settings in a file or in JSON text. Raises OSError or ValueError if they are neither."""
+    if not given:
         return {}
-    return found if isinstance(found, dict) else {}
+    if not given.lstrip().startswith("{"):
+        with open(given, encoding="utf-8") as file:
+            given = file.read()
+    found = json.loads(given)
+    if not isinstance(found, dict):
+        raise ValueError("they are not a JSON object")
+    return found
 
 
 if __name__ == "__main__":

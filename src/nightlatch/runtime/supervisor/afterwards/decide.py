@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....core import effects, statuses
+from ....core import advice, effects, statuses
 from ....errors import RunEnded, UsageError
 from ....ledger import kinds, open_for
 from ....ledger.decisions import state_of
@@ -30,12 +30,18 @@ def resolve(run: RunRow, outcome: str, by: str, *, ledger: Ledger, store: Store,
     failed  the next start with its key makes another attempt
     again   the same, and the run is pending until then
 
-    Raises `RunEnded` if there is nothing to decide, or the run has moved on since `run` was read, and `Busy` if the
-    job's lease is needed and another run of the job holds it for longer than `wait` seconds.
+    Raises `RunEnded` if there is nothing to decide, if the run has moved on since `run` was read, or if the outcome is
+    not `done` although the key is settled; and `Busy` if the job's lease is needed and another run of the job holds it
+    for longer than `wait` seconds.
     """
     left_behind = lapse.status_of(run, ledger, store) == lapse.LAPSED
     if not left_behind and not statuses.needs_person(run.status):
         raise RunEnded(f"run {run.id} of {run.job} is {run.status}: there is nothing to resolve", run)
+    token = begun.doubtful_token(ledger, run)
+
+    def check_key() -> None:
+        _check_not_settled(store, run, token)
+
     if left_behind or outcome == DONE or store.lists_begun:
         with Lease(store, run.job, ttl=store.default_ttl, wait=wait) as lease:
             current = ledger.run(run.id)
@@ -46,13 +52,15 @@ def resolve(run: RunRow, outcome: str, by: str, *, ledger: Ledger, store: Store,
             if decided != outcome:
                 # The earlier decision may have led to new work that nobody has looked at: it is not decided here.
                 raise RunEnded(f"run {run.id} of {run.job} has been decided meanwhile: {decided}, by {decider}", run)
+            if outcome != DONE and not earlier:
+                check_key()
             if left_behind:
                 run = ledger.reap(run.id, token=lease.token, grant=lease.grant, doubt=True)
             if outcome == DONE and not store.lists_begun:
                 # The key is settled after the run's row is changed, which fails if somebody else has decided (`failed`
                 # needs no lease), and before the commit: after a crash in between, deciding it again does no harm.
                 return ledger.decisions.resolve(
-                    run.id, statuses.SUCCEEDED, by, state=state_of(run), settle=lambda: _settle(lease, run)
+                    run.id, statuses.SUCCEEDED, by, state=state_of(run), before_commit=lambda: _settle(lease, run)
                 )
             if outcome == DONE:
                 _settle(lease, run)
@@ -60,13 +68,15 @@ def resolve(run: RunRow, outcome: str, by: str, *, ledger: Ledger, store: Store,
                 lease.ended |= begun.doubtful_tokens(ledger, run)  # the earlier decision was cut short before this
             elif store.lists_begun:
                 begun.decide(lease, run.job, run.key, outcome, by, begun.doubtful_tokens(ledger, run))
+    # Without the lease, a `done` that is under way may settle the key until our change locks it out: look after that.
+    before_commit = None if store.lists_begun else check_key
     if outcome == AGAIN:
         if not left_behind and run.status == statuses.NEEDS_ATTENTION:
-            return ledger.decisions.retry(run.id, by, state=state_of(run))
-        ledger.decisions.resolve(run.id, statuses.FAILED, by, state=state_of(run))
+            return ledger.decisions.retry(run.id, by, state=state_of(run), before_commit=before_commit)
+        ledger.decisions.resolve(run.id, statuses.FAILED, by, state=state_of(run), before_commit=before_commit)
         return ledger.decisions.retry(run.id, by)
     status = statuses.SUCCEEDED if outcome == DONE else statuses.FAILED
-    return ledger.decisions.resolve(run.id, status, by, state=state_of(run))
+    return ledger.decisions.resolve(run.id, status, by, state=state_of(run), before_commit=before_commit)
 
 
 def resolve_open(
@@ -86,6 +96,20 @@ def resolve_open(
 
 def _settle(lease: Lease, run: RunRow) -> None:
     lease.store.settle(lease.name, lease.grant, run.job, run.key, value=run.id)
+
+
+def _check_not_settled(store: Store, run: RunRow, token: int) -> None:
+    """Raise `RunEnded` if the run's key was settled with `token`, that of the attempt in doubt, or later: then the run,
+    or a person's `done`, was killed before the ledger had it. Recorded as failed, its work would be skipped for ever.
+    """
+    done = store.look(run.job, run.key)
+    if done and done.token >= token:
+        raise RunEnded(
+            f"run {run.id} of {run.job} did its work: its key is done in the store (token {done.token}). Record that: "
+            f"{advice.command('resolve', run.id, DONE)}; to do the work once more, then: "
+            f"{advice.command('retry', run.id, '--again')}",
+            run,
+        )
 
 
 def resolve_elsewhere(

@@ -103,9 +103,12 @@ def resolve(
     keys. Raises Busy while the batch runs."""
     status, by = effects.resolution(outcome, of_item=True), by or identity.user()
     connected, items = url.connect(store), open_for(url.resolve(store)).items
-    changed = items.last_change(name, key)
+    seen = items.states(name, key)
     with Lease(connected, check_name(name), ttl=connected.default_ttl, wait=wait):
-        keys = items.resolve(name, key, status, reason=f"resolved as {outcome} by {by}", changed=changed)
+        keys = items.resolve(name, key, status, reason=f"resolved as {outcome} by {by}", seen=seen)
+    if not keys and seen:
+        which = f"the item {key!r}" if key else "what needed a decision"
+        raise UsageError(f"{which} in the batch {name} has changed meanwhile: nothing was decided. Look at it again")
     if not keys:
         which = f"item {key!r} that failed," if key else "item that"
         raise UsageError(f"there is nothing to resolve: the batch {name} has no {which} is in doubt or was set aside")

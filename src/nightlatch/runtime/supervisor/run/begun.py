@@ -66,7 +66,7 @@ def _may_have_pushed(ledger: Ledger, run: RunRow) -> bool:
 
 def decision(store: Store, ledger: Ledger, run: RunRow) -> Done | None:
     """What a person has decided, on any machine, about the attempt that left this run in doubt."""
-    return _decision(store, run.job, run.key, _doubtful_token(ledger, run)) if store.lists_begun else None
+    return _decision(store, run.job, run.key, doubtful_token(ledger, run)) if store.lists_begun else None
 
 
 def outcome(decided: Done) -> tuple[str, str]:
@@ -84,7 +84,7 @@ def decide(lease: Lease, job: str, key: str, outcome: str, by: str, tokens: Iter
 
 
 def doubtful_tokens(ledger: Ledger, run: RunRow) -> set[int]:
-    return {_doubtful_token(ledger, run)} - {0}
+    return {doubtful_token(ledger, run)} - {0}
 
 
 def _decision(store: Store, job: str, key: str, token: int) -> Done | None:
@@ -95,8 +95,8 @@ def _scope(job: str) -> str:
     return f"resolved:{job}"
 
 
-def _doubtful_token(ledger: Ledger, run: RunRow) -> int:
-    """The token of the attempt that may have acted: the run's last one, or one begun on another machine."""
+def doubtful_token(ledger: Ledger, run: RunRow) -> int:
+    """The token of the attempt that may have acted: the run's last one, or one begun on another machine; 0: none."""
     token = 0
     for one in ledger.journal.of_run(run.id):
         if one.kind in (kinds.STARTED, kinds.LOST, kinds.BEGUN_ELSEWHERE):
