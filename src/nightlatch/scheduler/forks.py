@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 PRELOADED = (
     "nightlatch.database.sqlite",
+    "nightlatch.database.sqlite_schema",
     "nightlatch.ledger.effects",
     "nightlatch.ledger.ledger",
     "nightlatch.ledger.location",
