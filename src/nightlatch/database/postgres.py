@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     Row = tuple[Any, ...]
 
 PATIENCE = 10.0  # seconds for one verb, connecting included, unless its caller passes another
+# Seconds after which the server ends a transaction whose process says nothing: one that was stopped, or whose machine
+# sleeps, would keep its rows locked for ever. A transaction that is at work is given up sooner, after PATIENCE.
+IDLE = 12.0
 CONNECTIONS = 4  # at once, for all threads of a process
 
 _UNDEFINED_TABLE, _UNDEFINED_SCHEMA = "42P01", "3F000"
@@ -224,6 +227,7 @@ class PostgresDatabase:
             self._execute(wire, sql, values, deadline)
 
         execute("BEGIN ISOLATION LEVEL READ COMMITTED", {})
+        execute(f"SELECT {_idle()}, set_config('lock_timeout', '{int(PATIENCE * 1000)}', true)", {})
         # Two processes that start at once would both find nothing: IF NOT EXISTS does not wait for the other's commit.
         execute("SELECT pg_advisory_xact_lock(hashtext(:name))", {"name": f"nightlatch {self.schema}"})
         meta = self._meta(wire, deadline) if self._exists(wire, "to_regclass", f"{self.prefix}meta", deadline) else {}
@@ -324,6 +328,7 @@ class _PostgresTransaction:
             self._borrowed = _Borrowed(self._database, self._deadline)
             self._wire = self._borrowed.__enter__()
         self.later("BEGIN ISOLATION LEVEL READ COMMITTED")
+        self.later(f"SELECT {_idle()}")
         return self
 
     def __call__(self, sql: str, **values: object) -> list[Row]:
@@ -358,6 +363,11 @@ class _PostgresTransaction:
             self._borrowed.__exit__(type(failed), failed)
             raise
         self._borrowed.__exit__(None, None)
+
+
+def _idle() -> str:
+    """The expression that sets IDLE for the present transaction."""
+    return f"set_config('idle_in_transaction_session_timeout', '{int(IDLE * 1000)}', true)"
 
 
 def _translate(sql: str) -> tuple[bytes, list[str]]:
