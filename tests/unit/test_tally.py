@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from nightlatch.ledger import tally
+from nightlatch.ledger.holds import FIRST_LAUNCH, Hold
 from nightlatch.ledger.records import USED
 from nightlatch.system import clock, zone
 from tests.support.ledgers import ME, begun
@@ -57,6 +58,21 @@ def test_an_attempt_that_works_past_midnight_counts_by_its_reports(book, monkeyp
     assert book.used_by_attempt(writer.run, "usd", "day") == 2
     writer.finish("succeeded")
     assert book.used("job", "usd", "day") == 2
+
+
+def hold(writer, call, at):
+    return Hold(run=writer.run.id, attempt=1, call=call, job="job", at=at, usd=5, tokens=0, calls=0, fixed=5,
+                output_rate=0, output=0)  # fmt: skip
+
+
+def test_what_an_agent_was_given_is_held_on_the_next_day_too_until_its_run_has_ended(book):
+    writer = begun(book)
+    _, since = book._tables.days.beginning("day")
+    for call, hours in ((1, 2), (2, 0.5), (FIRST_LAUNCH + 1, 5)):  # before midnight
+        book.holds.put(hold(writer, call, since / 1000 - hours * 3600))
+    assert book.holds.taken("job", "day", "usd") == 2 * 5  # no call to a model lasts two hours
+    writer.finish("failed")
+    assert book.holds.taken("job", "day", "usd") == 5
 
 
 def test_a_report_says_what_it_is_about(book):
