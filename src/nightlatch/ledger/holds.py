@@ -113,14 +113,21 @@ class Holds:
         self._tables.database.write(self._tables.sql(_PUT), lazy=True, **HOLD.by_column(hold))
 
     def put_within(
-        self, caps: Iterable[tuple[str, str, str]], decide: Callable[[dict[tuple[str, str, str], int]], Hold | None]
+        self,
+        caps: Iterable[tuple[str, str, str]],
+        decide: Callable[[dict[tuple[str, str, str], int]], Hold | None],
+        *,
+        call: tuple[str, int, int] | None = None,
     ) -> Hold | None:
         """Hold a call under caps that runs share, each a (job, period, unit): `decide` gets what is taken of each, and
-        returns the hold, or None to refuse the call."""
+        returns the hold, or None to refuse the call. `call`: (run, attempt, number) of a call that may be held already,
+        by an earlier try that got no reply: that hold is replaced."""
         shared_caps = list(caps)
         with self._tables.database.transaction() as execute:
             for name in sorted({f"{job}/{period}" for job, period, _ in shared_caps}):
                 execute(self._tables.sql(_TURN), name=name)
+            if call:
+                execute.later(self._tables.sql(_FORGET), run=call[0], attempt=call[1], call=call[2])
             taken = {}
             for job, period, unit in shared_caps:
                 day, since = self._tables.days.beginning(period)
