@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from nightlatch.core.units import UNITS
 from nightlatch.ledger import tally
 from nightlatch.ledger.holds import FIRST_LAUNCH, Hold
 from nightlatch.ledger.records import USED
@@ -51,13 +52,29 @@ def test_an_attempt_that_works_past_midnight_counts_by_its_reports(book, monkeyp
     writer = begun(book)
     writer.usage(usd=1)
     assert book.used_by_attempt(writer.run, "usd", "day") is None  # all of it
-    tomorrow = time.time() + 86400
+    tomorrow, later = time.time() + 86400, clock.now() + 86400
     monkeypatch.setattr(clock, "wall", lambda: tomorrow)
+    monkeypatch.setattr(clock, "now", lambda: later)
     assert book.used_by_attempt(writer.run, "usd", "day") == 0
     writer.usage(usd=2)
     assert book.used_by_attempt(writer.run, "usd", "day") == 2
     writer.finish("succeeded")
     assert book.used("job", "usd", "day") == 2
+
+
+def test_a_step_of_this_machines_clock_moves_no_usage_to_another_day(book, monkeypatch):
+    if not book.many_machines:
+        pytest.skip("this machine's wall clock is the ledger's")
+    writer = begun(book)
+    writer.usage(usd=1)
+    assert used(book)[0] == 1
+    tomorrow = time.time() + 86400  # the clock was a day behind, and is set
+    monkeypatch.setattr(clock, "wall", lambda: tomorrow)
+    writer.usage(usd=2)
+    assert used(book)[0] == 3 and book.holds.taken("job", "day", "usd") == 3 * UNITS["usd"].scale
+    writer.finish("succeeded")
+    monkeypatch.undo()
+    assert used(book)[0] == 3
 
 
 def hold(writer, call, at):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..core import advice, statuses
 from ..errors import LeaseLost, RunEnded, StaleToken, StoreUnreachable, UsageError
-from ..system import clock
 from . import decisions, kinds, opening, sealing, step_chain
 from .chain import job_chain
 from .records import ATTEMPT, ENTRY, RUN, Attempt, Entry, Pruned, RunRow, Usage, newest_runs, of_any_status
@@ -116,7 +115,7 @@ class Ledger:
                 continue
             mine = run.status == statuses.RUNNING and (run.token, run.grant) == (token, grant)
             at = self._tables.now()
-            skew = at / 1000 - clock.wall()
+            skew = at / 1000 - self._tables.local_now()
             sealed = (
                 run if mine else sealing.take(self._tables, run, token, grant, holder, command, definition, at, facts)
             )
@@ -361,7 +360,7 @@ class Ledger:
         """For a process of the run that writes to the ledger directly: appends steps behind the run's fence."""
         from .step_log import StepWriter
 
-        return StepWriter(self._tables, run, skew=0.0)
+        return StepWriter(self._tables, run, self._tables.skew())
 
     def nested_runs(self, run: RunRow) -> NestedLedger:
         """Begins and ends runs nested in this one, under its grant."""
