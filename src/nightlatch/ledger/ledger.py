@@ -69,16 +69,18 @@ class Ledger:
         again: bool = False,
         new: bool = False,
         lazy: bool = False,
+        seen: RunRow | None = None,
     ) -> RunRow:
         """The run of (job, key): a new one, pending, or the existing one.
 
         An existing run that ended without success becomes pending again, for its next attempt; with `again` also
         one that succeeded. All others are returned unchanged. `new`: the caller has just looked and found no run.
-        `lazy`: a new run need not be on the disk yet, since the caller seals it next.
+        `lazy`: a new run need not be on the disk yet, since the caller seals it next. `seen`: the run as the caller
+        found it; if it was to begin then and is cancelled since, it is returned as it is, too.
         """
         return opening.open_run(
             self._tables, job, key, slot=slot, command=command, definition=definition, host=host, again=again, new=new,
-            lazy=lazy,
+            lazy=lazy, seen=seen,
         )  # fmt: skip
 
     def seal(
