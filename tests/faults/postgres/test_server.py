@@ -155,7 +155,7 @@ def test_a_process_that_stops_in_a_transaction_of_the_ledger_holds_its_job_up_fo
     ledger.open_run("job", "before")
     sleeper = subprocess.Popen([sys.executable, "-c", STOPPED, url], env=environment(url), stderr=subprocess.PIPE)
     try:
-        until(lambda: process.state_of(sleeper.pid, process.start_of(sleeper.pid)) == process.STOPPED)
+        until(lambda: process.state_of(sleeper.pid, process.start_of(sleeper.pid) or 0) == process.STOPPED)
 
         def opened() -> bool:
             try:
