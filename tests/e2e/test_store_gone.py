@@ -42,6 +42,26 @@ def test_a_store_whose_file_is_gone_is_not_made_anew_silently(sqlite_url, tmp_pa
     assert nightlatch(sqlite_url, "lock", "job", "--", "true").returncode == 0
 
 
+def test_a_ledger_whose_file_is_gone_is_not_made_anew_silently(sqlite_url, tmp_path):
+    """An empty one would not know that an effect is in doubt."""
+    ledger, acts, away = tmp_path / "state" / "nightlatch-ledger.db", tmp_path / "acts", tmp_path / "away"
+    act = ("once", "mail/1", "--", "sh", "-c", f"echo sent >> {acts}; kill -9 $$")
+    assert nightlatch(sqlite_url, *act).returncode == 76
+    away.mkdir()
+    for file in ledger.parent.glob(f"{ledger.name}*"):
+        if not file.name.endswith(".queue"):
+            file.rename(away / file.name)
+    for words in (act, ("run", "job", "--key", "k", "--", "true"), ("status",)):
+        assert f"the ledger {ledger} is gone" in said(nightlatch(sqlite_url, *words), 69)
+    assert acts.read_text() == "sent\n" and not ledger.exists()
+    for file in away.iterdir():
+        file.rename(ledger.parent / file.name)
+    assert nightlatch(sqlite_url, *act).returncode == 76 and acts.read_text() == "sent\n"
+    ledger.unlink()
+    assert nightlatch(sqlite_url, "migrate", "--new").returncode == 0
+    assert nightlatch(sqlite_url, *act).returncode == 76 and acts.read_text() == "sent\nsent\n", "a person said so"
+
+
 def test_after_its_whole_folder_is_deleted_a_store_begins_anew(sqlite_url, tmp_path):
     assert nightlatch(sqlite_url, "lock", "job", "--", "true").returncode == 0
     shutil.rmtree(tmp_path / "state")

@@ -95,6 +95,29 @@ def test_twenty_approve_and_cancel_one_plan_and_one_wins(kind: str, tmp_path: Pa
     assert job.row.claim and job.row.claim.ended == ended.status and job.row.counters == {ended.status: 1}
 
 
+@pytest.mark.parametrize("kind", ["file", "git store"])
+def test_cancelled_while_it_is_being_approved_the_command_is_not_run_again(kind: str, tmp_path: Path) -> None:
+    """What the command would make then, nobody has looked at. The `cancel` is killed before it reaches the job's row."""
+    target = Target(kind, tmp_path)
+    job, go = target.job, tmp_path / "go"
+    job.write(wait="60s")
+    run, env = job.hold(), environment(target.store, **job.env)
+    line = Path(url.connect(target.store).folder) / "line" / "articles"
+    script = f"touch {go}.not; while [ ! -e {go} ]; do sleep 0.05; done"
+    with subprocess.Popen([*NIGHTLATCH, "lock", "articles", "--", "sh", "-c", script], env=env) as other:
+        until(Path(f"{go}.not").exists, 60, "the lease is held")
+        line.unlink(missing_ok=True)
+        with subprocess.Popen([*NIGHTLATCH, "approve", run.id, "--yes"], cwd=job.folder, env=env) as approve:
+            until(line.exists, 60, "approve waits for the lease")
+            open_for(target.store).decisions.request_cancel(run.id, "ann")
+            go.touch()
+            approve.wait(60)
+        other.wait(60)
+    ended = open_for(target.store).run(run.id)
+    assert ended and (ended.status, ended.attempt) == ("cancelled", 1)
+    assert target.landed(run.key) == 0
+
+
 def _is_decided(target: Target, run: str) -> bool:
     found = open_for(target.store).run(run)
     assert found

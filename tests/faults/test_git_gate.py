@@ -49,6 +49,23 @@ def test_of_a_paused_holder_and_its_successor_only_the_successors_push_lands(sit
     assert git(site.remote, "show", "main:article") == "by the new one"
 
 
+def test_where_a_mirror_push_has_removed_the_fence_an_overtaken_holder_moves_nothing(site: Site) -> None:
+    old, before = sealed(site, 1000), site.main()
+    commit(site.work, "article", b"stale\n")
+    mirror = clone(site.url, site.root / "mirror")
+
+    def overtake() -> None:
+        gates.Git(site.url, "main").seal(mark(1001), "ben@there")
+        git(mirror, "push", "--quiet", "--prune", "origin", "+refs/nightlatch/*:refs/nightlatch/*")
+
+    outcome = site.pause(lambda: site.gate.push(old, folder=str(site.work)), overtake)
+    assert isinstance(outcome[0], GateUnreachable) and "gone" in str(outcome[0]), outcome
+    assert site.main() == before
+    gates.Git(site.url, "main").seal(mark(1002), "ben@there")
+    with pytest.raises(StaleToken):
+        site.gate.push(old, folder=str(site.work))
+
+
 def test_another_leases_holder_on_the_same_branch_is_no_obstacle(site: Site) -> None:
     mine = sealed(site, 1000)
     commit(site.work, "article", b"mine\n")

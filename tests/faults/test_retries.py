@@ -150,6 +150,28 @@ def test_a_start_that_waited_for_the_lease_does_not_try_before_it_is_due(sqlite_
     second.communicate()
 
 
+def test_what_is_cancelled_while_its_start_waits_for_the_lease_is_not_begun(sqlite_url: str, tmp_path: Path) -> None:
+    acts = tmp_path / "acts"
+    assert nightlatch(sqlite_url, "run", "job", "--key", "k", "--", "false").returncode == 1
+    ledger = open_for(sqlite_url)
+    run = ledger.find("job", "k")
+    assert run and nightlatch(sqlite_url, "retry", "--later", run.id).returncode == 0
+    other = start(sqlite_url, "lock", "job", "--", "sh", "-c", f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done")
+    until(lambda: (record := stores.connect(sqlite_url).read("job")) and record.grant)
+    line = Path(stores.connect(sqlite_url).folder) / "line" / "job"
+    line.unlink(missing_ok=True)
+    waiting = start(sqlite_url, "run", "job", "--key", "k", "--wait", "50s", "--", "touch", str(acts))
+    until(line.exists)
+    said = nightlatch(sqlite_url, "cancel", run.id)
+    assert said.returncode == 0 and "is cancelled" in said.stdout, said.stderr
+    (tmp_path / "go").touch()
+    assert waiting.wait(60) == 120, waiting.communicate()
+    ended = ledger.run(run.id)
+    assert not acts.exists() and ended and ended.status == "cancelled"
+    for process in (other, waiting):
+        process.communicate(timeout=60)
+
+
 def _waits_for_lease(pid: int) -> bool:
     """It has read the store: its warden is forked, and its database open."""
     try:

@@ -230,3 +230,16 @@ def test_azure_and_google_take_an_endpoint_as_s3_does(monkeypatch, given, url, a
 def test_a_region_is_for_s3_only():
     with pytest.raises(UsageError, match="endpoint=URL"):
         gates.Object("gs://bucket/report?region=north")
+
+
+def test_an_overtaken_holder_does_not_write_where_the_marks_were_removed(url):
+    gate, newer = gates.Object(url), gates.Object(url)
+    gate.seal(mark(1), "me")
+    newer.seal(mark(2), "you")
+    newer._bucket.discard(newer._cell._path)  # a lifecycle rule, or a person
+    with pytest.raises(GateUnreachable, match="gone"):
+        gate.write(mark(1), b"stale")
+    assert gate.key() == ""
+    gates.Object(url).write(mark(3), b"new")
+    with pytest.raises(StaleToken):
+        gate.write(mark(1), b"stale")

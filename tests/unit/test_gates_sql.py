@@ -15,7 +15,7 @@ from psycopg.rows import dict_row
 
 import nightlatch
 from nightlatch import gates
-from nightlatch.errors import StaleToken, UsageError
+from nightlatch.errors import GateUnreachable, StaleToken, UsageError
 from nightlatch.system import identity
 from tests.support.marks import mark
 from tests.support.sql_gate import MARK, NEWER, insert
@@ -51,6 +51,18 @@ def test_a_refused_transaction_leaves_the_connection_usable(sealed):
             insert(sealed, connection)
         insert(sealed, connection, NEWER)
     assert sealed.read() == ["x"]
+
+
+def test_an_overtaken_holder_does_not_write_where_the_marks_were_removed(target):
+    gate = target.gate()
+    gate.seal(MARK, "me")
+    target.gate().seal(NEWER, "newer")
+    with closing(target.connect()) as connection:
+        connection.execute(f"DELETE FROM {'nightlatch_mark' if target.sqlite else 'nightlatch_gates.mark'}")
+        connection.commit()
+        with pytest.raises(GateUnreachable, match="gone"), gate.transaction(connection, MARK):
+            connection.execute("INSERT INTO article VALUES ('stale', 1)")
+    assert target.read() == []
 
 
 def test_a_transaction_that_is_open_already_is_not_taken_over(sealed):

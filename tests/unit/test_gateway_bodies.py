@@ -96,6 +96,34 @@ def test_compaction_and_other_models_stand_apart():
     assert seen.more == [("", {"input": 900, "output": 80})]
 
 
+def test_a_declined_attempt_and_its_fallback_are_charged_each_to_its_model():
+    seen = ReplyUsage()
+    iterations = [
+        {"type": "message", "model": "dear", "input_tokens": 408, "output_tokens": 3000},
+        {"type": "fallback_message", "model": "cheap", "input_tokens": 412, "output_tokens": 264},
+    ]
+    usage = {"input_tokens": 412, "output_tokens": 264, "inference_geo": "us", "iterations": iterations}
+    routes.MESSAGES.read_usage({"type": "message", "model": "cheap", "id": "1", "usage": usage}, seen)
+    assert seen.counts == {"input": 412, "output": 264} and seen.surcharge == 10
+    assert seen.more == [("dear", {"input": 408, "output": 3000})]
+
+
+def test_what_a_model_reads_again_after_its_advisor_is_charged():
+    seen = ReplyUsage()
+    start = {"type": "message_start", "message": {"model": "m", "usage": {"input_tokens": 412, "output_tokens": 1}}}
+    iterations = [
+        {"type": "message", "input_tokens": 412, "output_tokens": 89},
+        {"type": "advisor_message", "model": "dear", "input_tokens": 823, "output_tokens": 1612},
+        {"type": "message", "input_tokens": 1348, "cache_read_input_tokens": 400, "output_tokens": 442},
+    ]
+    routes.MESSAGES.read_usage(start, seen)
+    routes.MESSAGES.read_usage(
+        {"type": "message_delta", "usage": {"output_tokens": 531, "iterations": iterations}}, seen
+    )
+    assert seen.counts == {"input": 1760, "cache_read": 400, "output": 531} and seen.ended
+    assert seen.more == [("dear", {"input": 823, "output": 1612})]
+
+
 @pytest.mark.parametrize(
     ("vendor", "method", "path", "what"),
     [
@@ -136,14 +164,14 @@ def test_a_path_is_metered_free_or_refused(vendor, method, path, what):
     ("dialect", "path", "body", "wanted"),
     [
         (routes.MESSAGES, "", {"max_tokens": 9, "thinking": {"type": "enabled", "budget_tokens": 5000}}, {"lowest": 6024, "output": 9}),
-        (routes.MESSAGES, "", {"max_tokens": 9, "container": "c"}, {"uncounted": "container"}),
+        (routes.MESSAGES, "", {"max_tokens": 9, "thread": "t"}, {"uncounted": "thread"}),
         (routes.MESSAGES, "", {"messages": [{"content": [{"type": "image"}]}]}, {"uncounted": "media"}),
         (routes.MESSAGES, "", {"speed": "fast"}, {"tier": "fast"}),
         (routes.MESSAGES, "", {"fallbacks": [{"model": "b"}], "model": "a"}, {"models": ("a", "b")}),
         (routes.MESSAGES, "", {"tools": [{"type": "web_search_20250305", "max_uses": 3}, {"name": "x"}]}, {"uses": 3}),
         (routes.CHAT, "", {"n": 4, "max_tokens": 7}, {"times": 4, "output": 7}),
         (routes.RESPONSES, "", {"previous_response_id": "r1"}, {"after": "r1", "output": None}),
-        (routes.RESPONSES, "", {"prompt": {"id": "p"}}, {"uncounted": "prompt"}),
+        (routes.RESPONSES, "", {"new": {"id": "p"}}, {"uncounted": "new"}),
         (routes.RESPONSES, "", {"tools": [{"type": "function"}, {"type": "web_search"}]}, {"uses": 8}),
         (routes.GENERATE, "v1/models/g:generateContent", {"cachedContent": "c"}, {"uncounted": "cachedContent", "models": ("g",)}),
         (routes.GENERATE, "v1/models/g:streamGenerateContent", {"generationConfig": {"candidateCount": 2, "maxOutputTokens": 5}},

@@ -205,3 +205,12 @@ def test_the_dearest_price_covers_every_way_that_tokens_can_be_charged(counts, s
     bound = Call(input=read + spare, input_rate=listed.dearest(*price.INPUTS), output=made,
                  output_rate=listed.dearest(*price.OUTPUTS)).bound(made)  # fmt: skip
     assert sum(listed.cost(counts).values()) <= bound["usd"] + len(counts)  # each kind is rounded to the nearest
+
+
+@pytest.mark.parametrize(
+    ("model", "usd"), [("gpt-4o-search-preview", 0.05), ("gpt-5-search-api", 0.01), ("gpt-5.4", 0.01)]
+)
+def test_a_search_without_a_listed_price_costs_what_the_dearest_does(model, usd):
+    prices = Prices({}, None)
+    prices.load()
+    assert prices.find("openai", model)[0].cost({"web_search": 1}) == {"web_search": usd * 10**9}

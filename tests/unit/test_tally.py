@@ -7,7 +7,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from nightlatch.core.units import UNITS
 from nightlatch.ledger import tally
+from nightlatch.ledger.holds import FIRST_LAUNCH, Hold
 from nightlatch.ledger.records import USED
 from nightlatch.system import clock, zone
 from tests.support.ledgers import ME, begun
@@ -50,13 +52,44 @@ def test_an_attempt_that_works_past_midnight_counts_by_its_reports(book, monkeyp
     writer = begun(book)
     writer.usage(usd=1)
     assert book.period_usage.of_attempt(writer.run, "usd", "day") is None  # all of it
-    tomorrow = time.time() + 86400
+    tomorrow, later = time.time() + 86400, clock.now() + 86400
     monkeypatch.setattr(clock, "wall", lambda: tomorrow)
+    monkeypatch.setattr(clock, "now", lambda: later)
     assert book.period_usage.of_attempt(writer.run, "usd", "day") == 0
     writer.usage(usd=2)
     assert book.period_usage.of_attempt(writer.run, "usd", "day") == 2
     writer.finish("succeeded")
     assert book.period_usage.of_job("job", "usd", "day") == 2
+
+
+def test_a_step_of_this_machines_clock_moves_no_usage_to_another_day(book, monkeypatch):
+    if not book.many_machines:
+        pytest.skip("this machine's wall clock is the ledger's")
+    writer = begun(book)
+    writer.usage(usd=1)
+    assert used(book)[0] == 1
+    tomorrow = time.time() + 86400  # the clock was a day behind, and is set
+    monkeypatch.setattr(clock, "wall", lambda: tomorrow)
+    writer.usage(usd=2)
+    assert used(book)[0] == 3 and book.holds.taken("job", "day", "usd") == 3 * UNITS["usd"].scale
+    writer.finish("succeeded")
+    monkeypatch.undo()
+    assert used(book)[0] == 3
+
+
+def hold(writer, call, at):
+    return Hold(run=writer.run.id, attempt=1, call=call, job="job", at=at, usd=5, tokens=0, calls=0, fixed=5,
+                output_rate=0, output=0)  # fmt: skip
+
+
+def test_what_an_agent_was_given_is_held_on_the_next_day_too_until_its_run_has_ended(book):
+    writer = begun(book)
+    _, since = book._tables.days.beginning("day")
+    for call, hours in ((1, 2), (2, 0.5), (FIRST_LAUNCH + 1, 5)):  # before midnight
+        book.holds.put(hold(writer, call, since / 1000 - hours * 3600))
+    assert book.holds.taken("job", "day", "usd") == 2 * 5  # no call to a model lasts two hours
+    writer.finish("failed")
+    assert book.holds.taken("job", "day", "usd") == 5
 
 
 def test_a_report_says_what_it_is_about(book):

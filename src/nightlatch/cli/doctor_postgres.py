@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from ..core import duration
 from ..database import schema
-from ..database.postgres import PATIENCE, PostgresDatabase
+from ..database.postgres import PostgresDatabase
+from ..database.postgres_schema import PATIENCE
 from ..system import clock
 from .doctor import Finding, fail, ok, warn
 

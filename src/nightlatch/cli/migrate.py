@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..database import sqlite_presence
 from ..errors import UsageError
+from ..ledger import location
 from ..store import url
 from ..store.sql import SqlStore
 from .arguments import Parser
@@ -22,7 +23,8 @@ _EXAMPLES = """\
 def begin_anew(store: SqlStore) -> None:
     if url.ledger_of(store.url) != url.BESIDE:
         raise UsageError("--new is for a store in a file; on PostgreSQL, drop the schema instead")
-    sqlite_presence.begin_anew(store.folder.removesuffix(".d"))
+    for file in location.files(store.url):
+        sqlite_presence.begin_anew(file)
 
 
 def main(argv: list[str]) -> int:

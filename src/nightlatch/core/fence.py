@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ..errors import Forgotten, OtherStore, StaleToken
+from ..errors import Forgotten, GateUnreachable, OtherStore, StaleToken
 from . import advice
 from .model import KnownGrants, Mark
 from .value import replace, value
@@ -118,6 +118,16 @@ def admit(gate: str, standing: Mapping[str, KeptMark], offered: Mark, known: Kno
         offered=offered,
         current=mine.mark,
     )
+
+
+def check_not_gone(gate: str, standing: Mapping[str, KeptMark], offered: Mark, sealed: set[str]) -> None:
+    """Raise `GateUnreachable` if this gate was sealed under the same grant (one of `sealed`), and the lease has no mark
+    there any more: the gate looks new, and whether a newer holder has sealed it since, nobody can tell."""
+    if offered.grant in sealed and offered.name not in standing:
+        raise GateUnreachable(
+            f"the mark of {offered.name} at {gate} is gone: somebody has removed it, and perhaps a newer holder's. "
+            f"Nothing was written. Start again: a new holder seals it"
+        )
 
 
 def forgotten(gate: str, offered: Mark, current: Mark, by: str = "a holder") -> Forgotten:

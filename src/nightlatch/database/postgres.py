@@ -14,7 +14,7 @@ from .guarded import one_statement
 from .placeholders import numbered
 from .postgres_connections import PostgresConnections
 from .postgres_errors import ExplainedPostgresErrors
-from .postgres_schema import PostgresSchema
+from .postgres_schema import END_IF_IDLE, PATIENCE, PostgresSchema
 from .wire import ServerRefused
 
 TYPE_CHECKING = False
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     Row = tuple[Any, ...]
 
-PATIENCE = 10.0  # seconds for one verb, connecting included, unless its caller passes another
 _ABORTED = ("40001", "40P01")  # serialization failure, deadlock: certainly not committed, and worth another try
 _MOST_ROWS = 8  # in one INSERT of a transaction
 _FOR_EACH = """
@@ -167,6 +166,7 @@ class _PostgresTransaction:
             self._borrowed = self._database.connections.borrow(self._deadline)
             self._wire = self._borrowed.__enter__()
         self.later("BEGIN ISOLATION LEVEL READ COMMITTED")
+        self.later(f"SELECT {END_IF_IDLE}")
         return self
 
     def __call__(self, sql: str, **values: object) -> list[Row]:

@@ -10,6 +10,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+PATIENCE = 10.0  # seconds for one verb, connecting included, unless its caller passes another
+# Seconds after which the server ends a transaction whose process says nothing: one that was stopped, or whose machine
+# sleeps, would keep its rows locked for ever. A transaction that is at work is given up sooner, after PATIENCE.
+IDLE = 12.0
+# The expression that sets IDLE for the present transaction.
+END_IF_IDLE = f"set_config('idle_in_transaction_session_timeout', '{int(IDLE * 1000)}', true)"
+
 _UNDEFINED_TABLE, _UNDEFINED_SCHEMA = "42P01", "3F000"
 
 
@@ -45,6 +52,7 @@ class PostgresSchema:
             return execute(f"SELECT {look_up}(:name)", {"name": name}) != [(None,)]
 
         execute("BEGIN ISOLATION LEVEL READ COMMITTED", {})
+        execute(f"SELECT {END_IF_IDLE}, set_config('lock_timeout', '{int(PATIENCE * 1000)}', true)", {})
         # Two processes that start at once would both find nothing: IF NOT EXISTS does not wait for the other's commit.
         execute("SELECT pg_advisory_xact_lock(hashtext(:name))", {"name": f"nightlatch {self.name}"})
         meta = self.read(wire, deadline) if exists("to_regclass", f"{self.name}.meta") else {}

@@ -202,6 +202,8 @@ class SqliteDatabase:
             )
         if self.area == "store":
             sqlite_presence.expect(self.path, self._facts.get("store.id", ""))
+        else:
+            sqlite_presence.expect_ledger(self.path)
         durable.private_folder(os.path.dirname(self.path))
         try:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

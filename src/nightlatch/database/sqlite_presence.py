@@ -1,5 +1,5 @@
-"""A store file that existed and is gone must not be made again: a new one would hand out leases that are held, and
-repeat work that is done."""
+"""A file of a store or a ledger that existed and is gone must not be made again: a new store would hand out leases that
+are held, and repeat work that is done."""
 
 from __future__ import annotations
 
@@ -17,6 +17,16 @@ def expect(path: str, known: str = "") -> None:
     # The store is checked again at the end: another process may be making it at this moment.
     if (known or os.path.exists(f"{path}.queue") or presence.recall(path)) and not os.path.exists(path):
         raise _wrong_store(path, "is gone: it was here before. Mount its disk, or restore its file from a backup")
+
+
+def expect_ledger(path: str) -> None:
+    """The same for the file of a ledger: an empty one would have forgotten what is in doubt, and repeat it silently."""
+    if os.path.exists(path) or not os.path.exists(f"{path}.queue") or os.path.exists(path):
+        return
+    raise StoreUnreachable(
+        f"the ledger {path} is gone: it was here before, and has the runs and effects that are in doubt. Restore the "
+        f"file; or, to go on without it, remove {path}.queue too"
+    )
 
 
 def confirm(path: str, its_id: str, known: str = "") -> None:

@@ -73,6 +73,7 @@ class Git:
             return self._fence.with_mark(marks, mark, by, known)
 
         self._fence.change(decide)
+        self._fence.sealed.add(mark.grant)
         return before
 
     def push(

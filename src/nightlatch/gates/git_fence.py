@@ -31,6 +31,7 @@ class BranchFence:
         self._refusals = os.path.join(folder, "refusals", file_name)
         self._seen = os.path.join(folder, "seen", file_name)
         self._cached: tuple[str, dict[str, KeptMark]] = ("", {})  # a fence commit and its marks
+        self.sealed: set[str] = set()  # grants under which this process has sealed it
 
     def look(self) -> tuple[str, str]:
         """(the branch's tip, the fence) at the remote; "" for what is not there."""
@@ -48,8 +49,10 @@ class BranchFence:
         self, marks: dict[str, KeptMark], mark: Mark, by: str, known: KnownGrants | None = None
     ) -> dict[str, KeptMark] | None:
         """The marks with `mark` added; None if it is there already. A refusal is recorded on this machine."""
+        fence.check_not_gone(self.url, marks, mark, self.sealed)
         try:
             if not fence.admit(self.url, marks, mark, known):
+                self.sealed.add(mark.grant)
                 return None
         except StaleToken as refused:
             durable.private_folder(os.path.dirname(self._refusals))

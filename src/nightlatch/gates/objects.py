@@ -43,6 +43,7 @@ class Object:
         self._key = self._bucket.key
         self._cell = Cell(self._bucket, f"{self._key}.nightlatch", self.url)
         self._keep = keep
+        self._sealed: set[str] = set()  # grants under which this process has sealed it
         self.registered: Mark | None = None
 
     @classmethod
@@ -60,6 +61,7 @@ class Object:
             return self._with_mark(old, mark, by, known)
 
         self._change(decide, by)
+        self._sealed.add(mark.grant)
         return before
 
     def write(self, bearer: Bearer | Mark, content: bytes | str) -> str:
@@ -169,7 +171,9 @@ class Object:
 
     def _with_mark(self, old: Pointer, mark: Mark, by: str, known: KnownGrants | None = None) -> Pointer | None:
         """The pointer with the mark added; None if it is there already. Raises if the mark is refused."""
+        fence.check_not_gone(self.url, old.marks, mark, self._sealed)
         if not fence.admit(self.url, old.marks, mark, known):
+            self._sealed.add(mark.grant)
             return None
         return replace(old, marks={**old.marks, mark.name: fence.kept(mark, by, clock.wall())})
 

@@ -82,6 +82,7 @@ class Sql:
         if url is not None:
             checks.text(url, "the database's URL")
         self._database: Database | None = _by_url(url, timeout) if url else None
+        self._sealed: set[str] = set()  # grants under which this process has sealed it
         self.registered: Mark | None = None
 
     @classmethod
@@ -107,6 +108,7 @@ class Sql:
             with self._known_database.exclusive(self.name, mark) as marks:
                 current = marks.read()
                 before = current.get(mark.name)
+                fence.check_not_gone(self.url, current, mark, self._sealed)
                 try:
                     if fence.admit(self.url, current, mark, known):
                         marks.write(fence.kept(mark, by, clock.wall()))
@@ -119,6 +121,7 @@ class Sql:
             refused.add_note(f"the refusal could not be recorded: {error}")
         if refused:
             raise refused
+        self._sealed.add(mark.grant)
         return before.mark if before else None
 
     @contextmanager
@@ -192,6 +195,7 @@ class Sql:
         for _ in range(_TRIES):
             entered = self._known_database.enter(connection, self.name, mark)
             if entered:
+                self._sealed.add(mark.grant)
                 return entered
             # The mark is written through the URL and looked for on the connection, never the other way round:
             # so a connection to a database that later holders do not seal admits nobody.

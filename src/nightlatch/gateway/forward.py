@@ -128,9 +128,16 @@ class Forward:
         for model, counts in [(self.usage.model, self.usage.counts or {}), *self.usage.more]:
             model_price = self._price(model)
             name = model_price.model if model and self.usage.more else ""
-            for kind, usd in model_price.cost(counts).items():
+            for kind, plain in model_price.cost(counts).items():
+                usd = plain if kind in price.USES else price.raised(plain, self._surcharge)
                 found.append((kind, 0 if kind in price.USES else counts[kind], usd, 0 if found else 1, name))
         return found or [(price.OUTPUT, 0, 0, 1, "")]
+
+    @property
+    def _surcharge(self) -> int:
+        if self.usage.surcharge is None:
+            return self._requested.surcharge if self._requested else 0
+        return self.usage.surcharge
 
     def _price(self, model: str) -> Price:
         """The price of the model that answered; if it has none, of the requested model."""
@@ -150,7 +157,7 @@ class Forward:
         known = None
         if self._requested and self.usage.input_known and self.usage.counts:
             inputs = {kind: count for kind, count in self.usage.counts.items() if kind in price.INPUTS}
-            known = sum(self._price(self.usage.model).cost(inputs).values())
+            known = price.raised(sum(self._price(self.usage.model).cost(inputs).values()), self._surcharge)
         self._pipe.doubt(self._number, known)
 
     def _free(self) -> None:

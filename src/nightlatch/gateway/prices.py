@@ -30,6 +30,9 @@ _KINDS = {  # the names in genai-prices → ours
     "storage_searches_kcount": price.FILE_SEARCH,
     "requests_kcount": price.CALL,
 }
+# Dollars for a thousand searches of a model for which the list has no such price: the dearest of its vendor.
+_SEARCH = {"anthropic": 10, "openai": 10, "google": 35}
+_PREVIEW = 50
 _TIERS = {"auto": ("default", "priority", "fast")}  # requested tier → those that may be charged
 
 
@@ -60,7 +63,7 @@ class Prices:
             return [_from_table(name, self._stated[name])]
         listed = self._listed(vendor, model)
         if listed:
-            compiled = [_compiled(model, listed, one) for one in _TIERS.get(tier, (tier,))]
+            compiled = [_compiled(model, listed, one, vendor) for one in _TIERS.get(tier, (tier,))]
             if found := [one for one in compiled if one]:
                 return found
         return [_from_table(name, self._ceiling)] if self._ceiling else []
@@ -79,7 +82,7 @@ def _from_table(name: str, stated: Mapping[str, Any]) -> Price:
     return Price(model=name, rates=rates, window=int(stated.get("window", 0)), listed="stated")
 
 
-def _compiled(name: str, listed: Any, tier: str) -> Price | None:
+def _compiled(name: str, listed: Any, tier: str, vendor: str) -> Price | None:
     """Today's prices; None if the model has none for the tier."""
     now = datetime.now(UTC)
     if not isinstance(listed.prices, list):
@@ -94,6 +97,9 @@ def _compiled(name: str, listed: Any, tier: str) -> Price | None:
         if variant is None:
             return None
         rates |= _rates(variant.prices)
+    search = _PREVIEW if name.endswith("-search-preview") else _SEARCH.get(vendor, 0)
+    if any(rate for tiers in rates.values() for _, rate in tiers):
+        rates.setdefault(price.WEB_SEARCH, ((0, search * price.DOLLAR * 1000),))
     return Price(model=name, rates=rates, window=listed.context_window or 0, listed="genai-prices")
 
 

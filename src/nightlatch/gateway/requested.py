@@ -11,6 +11,8 @@ from ..core.value import value
 from .body import BadBody
 
 TOOL_TOKENS = 25_000  # tokens that one use of a vendor's tool may read: an estimate
+MOST = 10**9  # tokens that a request may name as its limit: what more may cost, no ledger can keep
+ANSWERS = 1000  # that it may ask for at once
 USES = 8  # uses of such a tool, if the request names no limit
 
 
@@ -26,6 +28,9 @@ class ModelRequest:
     times: int = 1  # how many answers it asks for
     tools: tuple[str, ...] = ()  # kinds of fees; each use of a tool may cost one
     uses: int = 0  # of those tools, at most
+    passes: int = 1  # how often a model may read the whole input and answer, at most
+    consults: bool = False  # each use of a tool may be one more pass
+    surcharge: int = 0  # percent on every price
     uncounted: str = ""  # why the size of the body does not bound the input
     after: str = ""  # the id of earlier turns, which the vendor stores
     refused: str = ""  # why it cannot be metered at all
@@ -36,6 +41,8 @@ class ReplyUsage:
 
     def __init__(self) -> None:
         self.counts: dict[str, int] | None = None  # by kind; None: not reported yet
+        self.stated: dict[str, int] = {}  # as the reply's own total says, where it names its parts too
+        self.surcharge: int | None = None  # percent on every price; None: not reported
         self.more: list[tuple[str, dict[str, int]]] = []  # (model, counts) of other models that took part
         self.model = ""
         self.tier = ""
@@ -58,9 +65,10 @@ def number(found: object) -> int:
     return found if type(found) is int and found > 0 else 0
 
 
-def whole(fields: Mapping[str, Any], *names: str) -> int | None:
+def whole(fields: Mapping[str, Any], *names: str, most: int = MOST) -> int | None:
     """The limit that a request sets under one of these names; None if it sets none. Raises `BadBody` for what a vendor
-    may read in another way than we do: "9000" or 9e3, and two different limits."""
+    may read in another way than we do: "9000" or 9e3, and two different limits; and for more than any vendor allows,
+    such as sys.maxsize."""
     found: int | None = None
     for name in names:
         stated = fields.get(name)
@@ -68,6 +76,8 @@ def whole(fields: Mapping[str, Any], *names: str) -> int | None:
             continue
         if type(stated) is not int or stated < 0:
             raise BadBody(f"{name} must be a whole number, 0 or more")
+        if stated > most:
+            raise BadBody(f"{name} must be at most {most}")
         if found is not None and found != stated:
             raise BadBody(f"{' and '.join(names)} say different things: use one of them")
         found = stated

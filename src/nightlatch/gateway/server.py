@@ -139,7 +139,7 @@ class RequestHandler:
 
     def _rates(self, vendor: str, requested: ModelRequest) -> _Rates | None:
         """The highest of all prices that may apply; None if a requested model has no price."""
-        key = vendor, requested.models, requested.tier, requested.inputs
+        key = vendor, requested.models, requested.tier, requested.inputs, requested.surcharge
         if key not in self._known:
             if len(self._known) > _REMEMBERED:
                 self._known.clear()
@@ -147,8 +147,8 @@ class RequestHandler:
             prices = [one for some in found for one in some]
             self._known[key] = _Rates(
                 prices=prices,
-                input=max(one.dearest(*requested.inputs) for one in prices),
-                output=max(one.dearest(*price.OUTPUTS) for one in prices),
+                input=price.raised(max(one.dearest(*requested.inputs) for one in prices), requested.surcharge),
+                output=price.raised(max(one.dearest(*price.OUTPUTS) for one in prices), requested.surcharge),
                 window=max(one.window for one in prices) or 1_000_000,
             ) if all(found) else None  # fmt: skip
         return self._known[key]
@@ -169,7 +169,8 @@ class RequestHandler:
             output_rate=rates.output if requested.has_output else 0,
             lowest=requested.lowest if requested.has_output else 0,
             highest=min(window, UNSTATED) if requested.output is None else requested.output,
-            times=requested.times,
+            times=requested.times * requested.passes,
+            passes=requested.passes,
             counted=counted is not None,
         )
         return _with_uses(call, requested, rates.prices, requested.uses)
@@ -240,7 +241,11 @@ def _with_uses(call: Call, requested: ModelRequest, prices: list[Price], uses: i
     if not requested.tools:
         return call
     fee = max(one.dearest(tool) for one in prices for tool in requested.tools)
-    return replace(call, fee=price.rounded_up(fee * uses), extra=TOOL_TOKENS * uses)
+    call = replace(call, fee=price.rounded_up(fee * uses), extra=TOOL_TOKENS * uses)
+    if requested.consults:
+        passes = requested.passes + uses
+        call = replace(call, passes=passes, times=requested.times * passes)
+    return call
 
 
 def _unpriced(requested: ModelRequest) -> str:

@@ -7,6 +7,7 @@ would each fit into what is left, the second counts the first. A call that is se
 
 from __future__ import annotations
 
+from ..core import statuses
 from ..core.value import value
 from ..database.guarded import Table
 from .typed_table import TypedTable
@@ -72,15 +73,20 @@ _TURN = """
 INSERT INTO {prefix}cap (name, turn) VALUES (:name, 0) ON CONFLICT (name) DO UPDATE SET turn = cap.turn + 1
 RETURNING turn
 """
+_FORGET = "DELETE FROM {prefix}held WHERE run = :run AND attempt = :attempt AND call = :call"
 _OPEN = f"SELECT {HOLD.names} FROM {{prefix}}held WHERE run = :run ORDER BY attempt, call"
+_NOT_ENDED = ", ".join(f"'{status}'" for status in (*statuses.OPEN, *statuses.NEEDS_PERSON))
 # What ended attempts have used, what running ones have used so far, and what is held. Usage in doubt counts as usage.
+# What a hosted agent was given is held however long it works: until its run has ended.
+_COUNTS = f"""(at >= :since - {LONGEST} OR (call >= {FIRST_LAUNCH} AND EXISTS (
+    SELECT 1 FROM {{prefix}}run AS launched WHERE launched.id = held.run AND launched.status IN ({_NOT_ENDED}))))"""
 _TAKEN = """
 SELECT CAST(COALESCE(SUM({unit}), 0) AS BIGINT) FROM (
   SELECT {counted} AS {unit} FROM {{prefix}}tally WHERE day >= :day{job}
   UNION ALL SELECT {used} FROM {{prefix}}run AS run
     JOIN {{prefix}}usage AS used ON used.run = run.id AND used.attempt = run.attempt AND used.at >= :since
     WHERE run.status = 'running'{run_job}
-  UNION ALL SELECT {held} FROM {{prefix}}held WHERE at >= :since - {longest}{job}
+  UNION ALL SELECT {held} FROM {{prefix}}held WHERE {counts}{job}
 ) AS taken
 """
 
@@ -91,7 +97,7 @@ def _taken_sql(unit: str, job: str) -> str:
         unit=unit,
         counted=counted,
         used=" + ".join(f"used.{part.strip()}" for part in counted.split("+")),
-        longest=LONGEST,
+        counts=_COUNTS,
         held=unit if unit in HELD_UNITS else "0",
         job=" AND job = :job" if job else "",
         run_job=" AND run.job = :job" if job else "",
@@ -107,14 +113,21 @@ class Holds:
         self._tables.database.write(self._tables.sql(_PUT), lazy=True, **HOLD.by_column(hold))
 
     def put_within(
-        self, caps: Iterable[tuple[str, str, str]], decide: Callable[[dict[tuple[str, str, str], int]], Hold | None]
+        self,
+        caps: Iterable[tuple[str, str, str]],
+        decide: Callable[[dict[tuple[str, str, str], int]], Hold | None],
+        *,
+        call: tuple[str, int, int] | None = None,
     ) -> Hold | None:
         """Hold a call under caps that runs share, each a (job, period, unit): `decide` gets what is taken of each, and
-        returns the hold, or None to refuse the call."""
+        returns the hold, or None to refuse the call. `call`: (run, attempt, number) of a call that may be held already,
+        by an earlier try that got no reply: that hold is replaced."""
         shared_caps = list(caps)
         with self._tables.database.transaction() as execute:
             for name in sorted({f"{job}/{period}" for job, period, _ in shared_caps}):
                 execute(self._tables.sql(_TURN), name=name)
+            if call:
+                execute.later(self._tables.sql(_FORGET), run=call[0], attempt=call[1], call=call[2])
             taken = {}
             for job, period, unit in shared_caps:
                 day, since = self._tables.days.beginning(period)
@@ -127,7 +140,7 @@ class Holds:
 
     def forget(self, holds: Iterable[Hold]) -> None:
         """Remove holds without recording usage."""
-        sql = self._tables.sql("DELETE FROM {prefix}held WHERE run = :run AND attempt = :attempt AND call = :call")
+        sql = self._tables.sql(_FORGET)
         with self._tables.database.transaction() as execute:
             for hold in holds:
                 execute(sql, run=hold.run, attempt=hold.attempt, call=hold.call)

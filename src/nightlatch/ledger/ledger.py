@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from ..core import advice, statuses
 from ..errors import RunEnded, UsageError
-from ..system import clock
 from . import kinds, opening, sealing, step_chain
 from .chain import job_chain
 from .records import ATTEMPT, RUN, Attempt, Pruned, RunRow
@@ -69,16 +68,18 @@ class Ledger:
         again: bool = False,
         new: bool = False,
         lazy: bool = False,
+        seen: RunRow | None = None,
     ) -> RunRow:
         """The run of (job, key): a new one, pending, or the existing one.
 
         An existing run that ended without success becomes pending again, for its next attempt; with `again` also
         one that succeeded. All others are returned unchanged. `new`: the caller has just looked and found no run.
-        `lazy`: a new run need not be on the disk yet, since the caller seals it next.
+        `lazy`: a new run need not be on the disk yet, since the caller seals it next. `seen`: the run as the caller
+        found it; if it was to begin then and is cancelled since, it is returned as it is, too.
         """
         return opening.open_run(
             self._tables, job, key, slot=slot, command=command, definition=definition, host=host, again=again, new=new,
-            lazy=lazy,
+            lazy=lazy, seen=seen,
         )  # fmt: skip
 
     def seal(
@@ -115,7 +116,7 @@ class Ledger:
                 continue
             mine = run.status == statuses.RUNNING and (run.token, run.grant) == (token, grant)
             at = self._tables.now()
-            skew = at / 1000 - clock.wall()
+            skew = at / 1000 - self._tables.local_now()
             sealed = (
                 run if mine else sealing.take(self._tables, run, token, grant, holder, command, definition, at, facts)
             )
@@ -244,7 +245,7 @@ class Ledger:
         """For a process of the run that writes to the ledger directly: appends steps behind the run's fence."""
         from .step_log import StepWriter
 
-        return StepWriter(self._tables, run, skew=0.0)
+        return StepWriter(self._tables, run, self._tables.skew())
 
     def nested_runs(self, run: RunRow) -> NestedLedger:
         """Begins and ends runs nested in this one, under its grant."""

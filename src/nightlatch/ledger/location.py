@@ -58,6 +58,14 @@ def files(url: str) -> tuple[str, str]:
     return path, f"{stem}-ledger{ending}"
 
 
+def file_of(url: str) -> str:
+    """The file of a store's ledger; "" if the ledger is in the store."""
+    where = store.ledger_of(url)
+    if where == store.INSIDE:
+        return ""
+    return os.path.realpath(files(url)[1] if where == store.BESIDE else _of_this_machine(url))
+
+
 def at(address: str) -> Ledger:
     """The ledger that `Ledger.address` names."""
     if store.ledger_of(address) != store.INSIDE:

@@ -12,7 +12,6 @@ from ..core import statuses
 from ..core.units import UNITS
 from ..core.value import replace
 from ..errors import RunEnded, StaleToken, StoreUnreachable, UsageError
-from ..system import clock
 from . import kinds, tally
 from .chain import clean, head_text, job_chain, link
 from .opening import find, new_id
@@ -69,7 +68,7 @@ class NestedLedger:
 
     def __init__(self, tables: Tables, outer: RunRow) -> None:
         self._tables, self._outer = tables, outer
-        self._skew = tables.now() / 1000 - clock.wall()
+        self._skew = tables.skew()
         self._chain = job_chain(outer.job)
         self._seq, self._head = self._chain_head()
 
@@ -82,7 +81,7 @@ class NestedLedger:
             return run
         if run and (run.token > outer.token or (run.token == outer.token and run.grant != outer.grant)):
             raise stale(self._tables.database.identity(), run, outer.token, outer.grant)
-        at = int((clock.wall() + self._skew) * 1000)
+        at = int((self._tables.local_now() + self._skew) * 1000)
         return NestedRun(self._tables, outer, run or self._new(key, at), holder, at, self._skew)
 
     def commit(self, writes: Sequence[PendingWrite], *, lazy: bool = False) -> None:
@@ -293,7 +292,7 @@ class NestedRun:
         self.run, self.unwritten = write.run, None
 
     def _next_write(self) -> PendingWrite:
-        at = int((clock.wall() + self._skew) * 1000)
+        at = int((self._tables.local_now() + self._skew) * 1000)
         write, before = PendingWrite(self, self.run, self.run, at), self.unwritten
         if before:
             write.was = before.was

@@ -28,7 +28,7 @@ def find(tables: Tables, job: str, key: str) -> RunRow | None:
 
 def open_run(
     tables: Tables, job: str, key: str, *, slot: str, command: str, definition: str, host: str, again: bool, new: bool,
-    lazy: bool,
+    lazy: bool, seen: RunRow | None = None,
 ) -> RunRow:  # fmt: skip
     check_name(job)
     while True:
@@ -36,10 +36,18 @@ def open_run(
         if run is None:
             values = {"job": job, "key": key, "slot": slot, "command": command, "definition": definition, "host": host}
             run = _create(tables, values, lazy)
+        elif seen and _is_cancelled_since(run, seen):
+            return run
         elif statuses.may_start(run.status) or (again and run.status == statuses.SUCCEEDED):
             run = change(tables, run, statuses.PENDING, kinds.OPENED_AGAIN, host=host)
         if run is not None:
             return run
+
+
+def _is_cancelled_since(run: RunRow, seen: RunRow) -> bool:
+    """Has a person cancelled, since it was `seen`, what was to begin then? This start is what they cancelled."""
+    waited = seen.status in (statuses.PENDING, statuses.WAITING)
+    return waited and run.status == statuses.CANCELLED and run.attempt == seen.attempt
 
 
 def _create(tables: Tables, values: dict[str, str], lazy: bool) -> RunRow | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..core import statuses
 from ..errors import RunEnded, StaleToken, StoreUnreachable
-from ..system import clock
 from .records import RUN, RunRow
 from .sealing import stale
 
@@ -34,8 +33,8 @@ class RunFence:
         return {"id": self._run.id, "token": self._run.token, "grant": self._run.grant, "was": self.head}
 
     def now(self) -> int:
-        """The ledger's clock, in ms: this machine's, corrected by `skew`."""
-        return int((clock.wall() + self.skew) * 1000)
+        """The ledger's clock, in ms: this machine's `local_now`, corrected by `skew`."""
+        return int((self._tables.local_now() + self.skew) * 1000)
 
     def look(self) -> RunRow:
         run = self._tables.first(RUN, "WHERE id = :id", id=self._run.id)

@@ -87,13 +87,22 @@ class Tables:
             return int(clock.wall() * 1000)
         return int(self.read("SELECT {wall}")[0][0])
 
+    def local_now(self) -> float:
+        """Seconds on this machine's clock that goes with the ledger's. If that is a server's, it is the clock that
+        nobody can set: a step of the wall clock would move a run's usage to another day, and out of that day's cap."""
+        return clock.wall() if self.database.wall == ":wall" else clock.now()
+
+    def skew(self) -> float:
+        """How many seconds the ledger's clock is ahead of `local_now`."""
+        return self.now() / 1000 - self.local_now()
+
     @property
     def days(self) -> Days:
         """The ledger's calendar; made at the first use, since few runs have anything to count by the day."""
         if self._days is None:
             from .days import Days
 
-            self._days = Days(self.database.facts()["ledger.zone"], self.now() / 1000 - clock.wall())
+            self._days = Days(self.database.facts()["ledger.zone"], self.local_now, self.skew())
         return self._days
 
     def day(self, ms: int) -> str:

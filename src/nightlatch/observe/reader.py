@@ -36,6 +36,8 @@ class NoStore(UsageError):
 def existing(url: str) -> set[str]:
     """Which parts of a store exist: `store`, `ledger`. Raises `NoStore` if neither does."""
     areas = location.areas(url)
+    if areas and "ledger" not in areas and (ledger := location.file_of(url)):
+        sqlite_presence.expect_ledger(ledger)
     if areas:
         return areas
     file = location.files(url)[0] if stores.ledger_of(url) == stores.BESIDE else ""

@@ -12,6 +12,7 @@ import nightlatch
 from nightlatch.core.protocols import Store
 from nightlatch.errors import StoreUnreachable
 from nightlatch.ledger import open_for
+from nightlatch.ledger.holds import Hold
 from nightlatch.observe import usage_report
 from nightlatch.observe.reader import StoreReader
 from nightlatch.system import identity
@@ -183,6 +184,24 @@ def test_a_transaction_larger_than_the_connections_buffers_goes_through(store: S
     with database.transaction() as execute:
         execute.many(gate, [{"name": f"job{n}", "gate": str(n) * 1000} for n in range(3000)])
     assert database.read(f"SELECT COUNT(*) FROM {database.prefix}gate") == [(3000,)]
+
+
+def test_a_call_is_held_once_though_the_reply_to_its_hold_was_lost(through: Store, proxy: Proxy) -> None:
+    ledger = open_for(through.url)
+    run, cap, seen = begun(ledger).run, ("job", "day", "usd"), []
+    hold = Hold(run=run.id, attempt=1, call=1, job="job", at=ledger.clock(), usd=5, tokens=0, calls=1, fixed=5,
+                output_rate=0, output=0)  # fmt: skip
+
+    def decide(taken: dict[tuple[str, str, str], int]) -> Hold:
+        seen.append(taken[cap])
+        return hold
+
+    proxy.lose_commits = 1
+    with pytest.raises(StoreUnreachable):
+        ledger.holds.put_within([cap], decide)
+    assert ledger.holds.put_within([cap], decide, call=(run.id, 1, 1)) == hold
+    assert seen == [0, 0], "it does not count against itself"
+    assert ledger.holds.taken(*cap) == 5
 
 
 def test_statements_without_answers_cost_no_round_trips(through: Store, proxy: Proxy) -> None:

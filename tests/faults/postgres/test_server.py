@@ -13,9 +13,10 @@ import psycopg
 import pytest
 
 from nightlatch.core.protocols import Store
-from nightlatch.errors import Busy, LeaseLost
+from nightlatch.errors import Busy, LeaseLost, StoreUnreachable
+from nightlatch.ledger import open_for
 from nightlatch.store.sightings import MARGIN
-from nightlatch.system import clock
+from nightlatch.system import clock, process
 from tests.support.postgres_sessions import InBackground, ends, someone_listens, take, version
 from tests.support.programs import alive, environment, until
 from tests.support.runs import Running, listed
@@ -137,3 +138,35 @@ def test_a_holder_stopped_past_its_ttl_has_lost_and_knows_it_when_it_goes_on(sto
     assert holder.communicate("\n", timeout=60)[0] == "lost\n"
     record = store.read("job")
     assert record is not None and record.grant == mine
+
+
+STOPPED = """
+import os, signal, sys
+from nightlatch.ledger import open_for
+
+with open_for(sys.argv[1])._tables.on_chain("job"):
+    os.kill(os.getpid(), signal.SIGSTOP)
+"""
+
+
+def test_a_process_that_stops_in_a_transaction_of_the_ledger_holds_its_job_up_for_seconds_only(url: str) -> None:
+    """A laptop that falls asleep there, for a night."""
+    ledger = open_for(url)
+    ledger.open_run("job", "before")
+    sleeper = subprocess.Popen([sys.executable, "-c", STOPPED, url], env=environment(url), stderr=subprocess.PIPE)
+    try:
+        until(lambda: process.state_of(sleeper.pid, process.start_of(sleeper.pid) or 0) == process.STOPPED)
+
+        def opened() -> bool:
+            try:
+                return bool(ledger.open_run("job", "after").id)
+            except StoreUnreachable:
+                return False
+
+        until(opened, 60)
+        sleeper.send_signal(signal.SIGCONT)
+        said = sleeper.communicate(timeout=30)[1]
+        assert sleeper.returncode and b"StoreUnreachable" in said
+    finally:
+        sleeper.kill()
+        sleeper.communicate()

@@ -259,6 +259,7 @@ class SimLedger:
     def __init__(self, fault: Callable[[str], None]) -> None:
         self.table: dict[tuple[str, str], SimpleNamespace] = {}
         self.slots = SimSlots(fault)
+        self.journal = self.decisions = self.history = self  # of these it has what follows
 
     def find(self, job: str, key: str) -> Any:
         return self.table.get((job, key))

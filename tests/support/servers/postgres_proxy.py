@@ -12,12 +12,12 @@ class Proxy:
     """Passes bytes on, with faults to choose. Does not speak TLS: put `sslmode=disable` into the URL.
 
     `lose_replies = N`: the next N replies to a statement do not arrive, and their connections break; the
-    statement has been done by then. `deaf`: notifications do not arrive. `pooler`: the server's process gets
+    statement has been done by then. `lose_commits = N`: the same for replies to a COMMIT. `deaf`: notifications do not arrive. `pooler`: the server's process gets
     another number, as behind a pooler. `silent`: nothing arrives any more, and nothing breaks.
     """
 
     def __init__(self, port: int) -> None:
-        self.lose_replies = 0
+        self.lose_replies = self.lose_commits = 0
         self.deaf = self.pooler = self.silent = False
         self.opened = 0
         self.round_trips = 0
@@ -79,6 +79,9 @@ class Proxy:
         self.round_trips += kind == b"Z"  # ReadyForQuery
         if kind == b"C" and self.lose_replies:  # CommandComplete: it is committed
             self.lose_replies -= 1
+            return False
+        if kind == b"C" and self.lose_commits and message[5:11] == b"COMMIT":
+            self.lose_commits -= 1
             return False
         if self.silent or (kind == b"A" and self.deaf) or (kind == b"D" and self.lose_replies):
             return True

@@ -33,6 +33,7 @@ class Call:
     lowest: int = LEAST  # tokens below which its output cannot be lowered; higher with a thinking budget
     highest: int = UNSTATED  # the most tokens of output that are possible
     times: int = 1  # answers to one request
+    passes: int = 1  # how often its input may be read
     fee: int = 0  # billionths, for tools that the vendor runs and for calls with a fixed price
     extra: int = 0  # tokens that such tools may read, counted as input
     counted: bool = False  # `input` is the vendor's count, not an estimate from the size of the body
@@ -45,14 +46,19 @@ class Call:
         """The most it uses of each unit if its output is limited to `output` tokens."""
         return {
             "usd": self.fixed + rounded_up(self.output_rate * output * self.times),
-            "tokens": self.input + self.extra + output * self.times,
+            "tokens": self._read + output * self.times,
             "calls": 1,
         }
 
     @property
     def fixed(self) -> int:
         """Billionths for input and fees, which no limit on the output can lower."""
-        return rounded_up(self.input_rate * (self.input + self.extra)) + self.fee
+        return rounded_up(self.input_rate * self._read) + self.fee
+
+    @property
+    def _read(self) -> int:
+        """Tokens of input, in all passes."""
+        return self.input * self.passes + self.extra
 
     def affordable(self, left: Left) -> int:
         """Tokens of output that the rest of the budget can pay for; negative: not even the input."""
@@ -60,7 +66,7 @@ class Call:
         if "calls" in left and left["calls"] < 1:
             return -1
         if "tokens" in left:
-            most = min(most, (left["tokens"] - self.input - self.extra) // self.times)
+            most = min(most, (left["tokens"] - self._read) // self.times)
         if "usd" in left and (self.fixed or self.output_rate):  # a free call is never refused for money
             rest = left["usd"] - self.fixed
             if rest < 0:

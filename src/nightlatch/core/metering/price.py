@@ -92,3 +92,8 @@ def tokens(counts: Mapping[str, int]) -> int:
 def rounded_up(amount: int) -> int:
     """Billionths from `amount`, a rate for a million times a number; rounded up."""
     return -(-amount // MILLION)
+
+
+def raised(amount: int, percent: int) -> int:
+    """The amount with a surcharge, rounded up."""
+    return amount + -(-amount * percent // 100) if percent else amount

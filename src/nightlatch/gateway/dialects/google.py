@@ -7,13 +7,14 @@ from typing import Any
 from ...core.metering import price
 from ...core.metering.call import LEAST
 from ..body import Body
-from ..requested import USES, ModelRequest, ReplyUsage, either, number, rows, table, whole, words
+from ..requested import ANSWERS, USES, ModelRequest, ReplyUsage, either, number, rows, table, whole, words
 from . import Dialect
 
 _STANDARD = ("", "standard", "default", "SERVICE_TIER_UNSPECIFIED", "unspecified")  # tiers at the usual price
 _INPUT_KINDS = {"AUDIO": price.INPUT_AUDIO, "IMAGE": price.INPUT_IMAGE, "VIDEO": price.INPUT_VIDEO}
 _OUTPUT_KINDS = {"AUDIO": price.OUTPUT_AUDIO, "IMAGE": price.OUTPUT_IMAGE, "VIDEO": price.OUTPUT_VIDEO}
 
+_CLIENT_TOOLS = words("functionDeclarations function_declarations function computerUse computer_use")
 _MEDIA = ("inlineData", "inline_data", "fileData", "file_data", "fileUri", "file_uri")
 
 
@@ -35,9 +36,14 @@ def model_of(path: str) -> str:
     return path.rsplit("/", 1)[-1].partition(":")[0]
 
 
-def _searches(tools: object) -> bool:
-    text = " ".join(" ".join([*map(str, tool), str(tool.get("type") or "")]) for tool in rows(tools)).lower()
-    return "search" in text or "maps" in text or "url" in text or "retrieval" in text
+def _vendor_tools(tools: object) -> tuple[str, ...]:
+    """The kinds of fees of the tools that the vendor runs: all but the client's. One tool may come without a list."""
+    found = []
+    for tool in rows(tools if isinstance(tools, list) else [tools]):
+        names = {str(tool["type"])} if "type" in tool else set(map(str, tool))
+        found += [name.lower() for name in names - _CLIENT_TOOLS]
+    searches = [any(word in name for word in ("search", "maps", "url", "retrieval")) for name in found]
+    return tuple([price.WEB_SEARCH if search else price.CALL for search in searches])
 
 
 def _split(total: int, cached: int, details: object, kinds: dict[str, str], plain: str, key: str) -> dict[str, int]:
@@ -64,16 +70,16 @@ class GenerateContent(_Google):
         thinking = table(either(config, "thinkingConfig", "thinking_config"))
         media = body.mentions(*_MEDIA)
         tier = str(either(fields, "serviceTier", "service_tier") or "")
-        searches = _searches(fields.get("tools"))
+        tools = _vendor_tools(fields.get("tools"))
         return ModelRequest(
             models=(model_of(path),),
             tier="" if tier in _STANDARD else tier.lower(),
             stream=":streamGenerateContent" in path,
             output=whole(config, "maxOutputTokens", "max_output_tokens") or None,
             lowest=LEAST + number(either(thinking, "thinkingBudget", "thinking_budget")),
-            times=whole(config, "candidateCount", "candidate_count") or 1,
-            tools=(price.WEB_SEARCH,) if searches else (),
-            uses=USES if searches else 0,
+            times=whole(config, "candidateCount", "candidate_count", most=ANSWERS) or 1,
+            tools=tools,
+            uses=USES if tools else 0,
             uncounted=", ".join(sorted(fields.keys() - self._known)) or ("media" if media else ""),
         )
 
@@ -137,10 +143,11 @@ class Interactions(_Google):
 
     def read(self, body: Body, path: str) -> ModelRequest:
         fields = body.fields
-        config = table(fields.get("generation_config"))
+        config = table(either(fields, "generation_config", "generationConfig"))
         media = body.mentions("image", "audio", "video", "document", "uri", "file")
-        tier = str(fields.get("service_tier") or "")
-        searches = _searches(fields.get("tools"))
+        tier = str(either(fields, "service_tier", "serviceTier") or "")
+        earlier = either(fields, "previous_interaction_id", "previousInteractionId")
+        tools = _vendor_tools(fields.get("tools"))
         refused = "an agent works at the vendor: its budget is set where it is launched" if fields.get("agent") else ""
         if fields.get("background") and not refused:
             refused = "background interactions are charged after their reply; leave out `background`"
@@ -148,17 +155,19 @@ class Interactions(_Google):
             models=(str(fields.get("model") or ""),),
             tier="" if tier in _STANDARD else tier.lower(),
             stream=fields.get("stream") is True,
-            output=whole(config, "max_output_tokens") or None,
-            lowest=LEAST + number(config.get("thinking_budget")),
-            tools=(price.WEB_SEARCH,) if searches else (),
-            uses=USES if searches else 0,
+            output=whole(config, "max_output_tokens", "maxOutputTokens") or None,
+            lowest=LEAST + number(either(config, "thinking_budget", "thinkingBudget")),
+            tools=tools,
+            uses=USES if tools else 0,
             uncounted=", ".join(sorted(fields.keys() - self._known)) or ("media" if media else ""),
-            after=str(fields.get("previous_interaction_id") or fields.get("continuation_token") or ""),
+            after=str(earlier or either(fields, "continuation_token", "continuationToken") or ""),
             refused=refused,
         )
 
     def limit(self, body: Body, output: int) -> None:
-        body.set("generation_config", {**table(body.fields.get("generation_config")), "max_output_tokens": output})
+        name = "generationConfig" if "generationConfig" in body.fields else "generation_config"
+        config = {key: found for key, found in table(body.fields.get(name)).items() if key != "maxOutputTokens"}
+        body.set(name, {**config, "max_output_tokens": output})
 
     def read_usage(self, data: dict[str, Any], into: ReplyUsage) -> None:
         interaction = table(data.get("interaction")) or data

@@ -6,13 +6,13 @@ from typing import Any
 
 from ...core.metering import price
 from ..body import Body
-from ..requested import USES, ModelRequest, ReplyUsage, number, rows, table, whole, words
+from ..requested import ANSWERS, USES, ModelRequest, ReplyUsage, number, rows, table, whole, words
 from . import Dialect
 
 _STANDARD = ("", "default", "standard")  # tiers at the usual price
 _FEES = {"web_search": price.WEB_SEARCH, "file_search": price.FILE_SEARCH}
 # Tools whose price nobody knows before they are used.
-_UNPRICED = ("image_generation", "code_interpreter", "mcp")
+_UNPRICED = ("image_generation", "code_interpreter", "mcp", "shell")
 _CLIENT_TOOLS = ("function", "custom", "local_shell", "shell", "apply_patch", "namespace", "tool_search")
 
 
@@ -29,6 +29,22 @@ class _OpenAI(Dialect):
 
 def _fee(tool: str) -> str:
     return next((fee for name, fee in _FEES.items() if tool.startswith(name)), price.CALL)
+
+
+def _searches(fields: dict[str, Any]) -> bool:
+    """Is this one of the models that search the web for every answer, such as gpt-4o-search-preview?"""
+    return "-search-" in str(fields.get("model") or "")
+
+
+def _compacts(edit: dict[str, Any]) -> bool:
+    """Does this edit of the context have a model read all of it once more?"""
+    return str(edit.get("type") or "").startswith("compact")
+
+
+def _is_clients(tool: dict[str, Any]) -> bool:
+    """Does the client run this tool? A shell may also be the vendor's, in a container of its own."""
+    environment = table(tool.get("environment")).get("type")
+    return str(tool.get("type") or "").startswith(_CLIENT_TOOLS) and environment in (None, "local")
 
 
 def _tier(fields: dict[str, Any]) -> str:
@@ -72,8 +88,7 @@ class Responses(_OpenAI):
 
     def read(self, body: Body, path: str) -> ModelRequest:
         fields = body.fields
-        kinds = [str(tool.get("type") or "") for tool in rows(fields.get("tools"))]
-        server = [kind for kind in kinds if not kind.startswith(_CLIENT_TOOLS)]
+        server = [str(tool.get("type") or "") for tool in rows(fields.get("tools")) if not _is_clients(tool)]
         conversation = fields.get("conversation")
         unknown = sorted(fields.keys() - self._known)
         media = body.mentions("input_image", "input_file", "file_id", "image_url", "input_audio", "item_reference")
@@ -83,7 +98,8 @@ class Responses(_OpenAI):
             stream=fields.get("stream") is True,
             output=whole(fields, "max_output_tokens") or None,
             tools=tuple(map(_fee, server)),
-            uses=(whole(fields, "max_tool_calls") or USES) if server else 0,
+            uses=(whole(fields, "max_tool_calls", most=ANSWERS) or USES) if server else 0,
+            passes=2 if any(map(_compacts, rows(fields.get("context_management")))) else 1,
             uncounted=", ".join(unknown) or ("media" if media else ""),
             after=str(fields.get("previous_response_id") or table(conversation).get("id") or conversation or ""),
             refused=self._refused(fields, server),
@@ -92,6 +108,8 @@ class Responses(_OpenAI):
     def _refused(self, fields: dict[str, Any], server: list[str]) -> str:
         if fields.get("background"):
             return "background responses are charged after their reply; leave out `background`"
+        if fields.get("prompt"):
+            return "a stored prompt may bring tools and input that nobody sees here; put its text into `instructions`"
         unpriced = [kind for kind in server if kind.startswith(_UNPRICED)]
         return f"nobody knows the price of the tool {unpriced[0]} before it is used" if unpriced else ""
 
@@ -100,6 +118,8 @@ class Responses(_OpenAI):
             body.set("max_output_tokens", output)
 
     def counting(self, body: Body, path: str) -> tuple[str, dict[str, Any]] | None:
+        if body.fields.keys() - self._known - self._counted:
+            return None  # what is not counted may bring input
         return "responses/input_tokens", {
             name: body.fields[name] for name in sorted(self._counted) if name in body.fields
         }
@@ -132,13 +152,15 @@ class Chat(_OpenAI):
         fields = body.fields
         limit = whole(fields, "max_completion_tokens", "max_tokens")
         media = body.mentions("image_url", "input_audio", "file", "file_id", "audio")
-        searches = "web_search_options" in fields
+        searches = "web_search_options" in fields or _searches(fields)
+        kinds = (*price.INPUTS, price.OUTPUT)  # what was predicted and is not in the answer is charged as output
         return ModelRequest(
             models=(str(fields.get("model") or ""),),
             tier=_tier(fields),
             stream=fields.get("stream") is True,
+            inputs=kinds if fields.get("prediction") else price.INPUTS,
             output=limit or None,
-            times=whole(fields, "n") or 1,
+            times=whole(fields, "n", most=ANSWERS) or 1,
             tools=(price.WEB_SEARCH,) if searches else (),
             uses=USES if searches else 0,
             uncounted=", ".join(sorted(fields.keys() - self._known)) or ("media" if media else ""),
@@ -171,6 +193,8 @@ class Chat(_OpenAI):
             into.counts = _split(
                 usage, "prompt_tokens", "completion_tokens", "prompt_tokens_details", "completion_tokens_details"
             )
+            if _searches(data):
+                into.counts[price.WEB_SEARCH] = 1  # not reported, and made for every answer
             into.ended = True
 
 

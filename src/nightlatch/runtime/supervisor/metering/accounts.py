@@ -61,6 +61,7 @@ class Accounts:
         self.slots = call_slots.path_of(folder, self._run.attempt)  # file of calls that the gateway grants by itself
         self._waiting: deque[dict[str, Any]] = deque()
         self._serve_at = float("inf")  # when to look at the waiting calls again
+        self._unsure: set[tuple[str, int, int]] = set()  # waiting calls that may be held: a try got no reply
         self.answers: list[dict[str, Any]] = []
         self.last = 0  # number of the last call
         self.called = False  # the gateway has answered a client
@@ -118,6 +119,9 @@ class Accounts:
 
     def _do_drop(self, message: dict[str, Any]) -> None:
         """The client of a waiting call has disconnected."""
+        for one in self._waiting:
+            if one["id"] == message["id"] and (self._run.id, self._run.attempt, one["id"]) in self._unsure:
+                self._book.settle(self._hold_for(one["call"], 0, one), [])  # removes what may be held
         self._waiting = deque(one for one in self._waiting if one["id"] != message["id"])
         self._do_free(message)
 
@@ -167,6 +171,7 @@ class Accounts:
                     answer = self._decide(message)
             except StoreUnreachable:
                 answer = None
+                self._unsure.add((self._run.id, self._run.attempt, message["id"]))
             if answer is None:
                 self._serve_at = clock.now() + _SERVE_AGAIN  # other runs may settle calls, and people raise budgets
                 return
@@ -224,7 +229,8 @@ class Accounts:
 
         shared = self._caps.shared
         if shared:
-            hold = self._ledger.holds.put_within(shared, decide)
+            number = self._run.id, self._run.attempt, message["id"]
+            hold = self._ledger.holds.put_within(shared, decide, call=number if number in self._unsure else None)
         else:
             hold = decide({})
             if hold:

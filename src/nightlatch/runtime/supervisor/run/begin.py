@@ -31,6 +31,7 @@ def open_run(start: Pipeline, key: str, *, lazy: bool = False) -> RunRow:
     return start.ledger.open_run(
         job.name, key, slot=job.due, command=start.hidden.text(job.target.shown), definition=definition(job),
         host=start.host, again=job.again, new=start.known is None, lazy=lazy,
+        seen=start.known,
     )  # fmt: skip
 
 
