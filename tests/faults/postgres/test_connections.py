@@ -219,7 +219,8 @@ def test_many_questions_are_one_round_trip_also_on_a_session_that_forgot_its_pre
     for job in ("a", "b"):
         begun(ledger, job=job)
     database, asked = ledger._tables.database, ["a", "b", "none"]
-    assert list(ledger.newest_of(asked)) == ["a", "b"]
+    for _ in range(2):  # at its second use a statement is prepared
+        assert list(ledger.newest_of(asked)) == ["a", "b"]
     before = proxy.round_trips
     assert [run.job for run in ledger.newest_of(asked).values()] == ["a", "b"]
     assert proxy.round_trips - before == 1
