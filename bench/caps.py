@@ -10,6 +10,7 @@ from tests.support.servers.postgres import PostgresServer
 
 from nightlatch import ledger
 from nightlatch.core.units import Amounts
+from nightlatch.ledger import kinds
 from nightlatch.ledger.ledger import Ledger
 from nightlatch.ledger.records import USED, Used
 from nightlatch.system import identity
@@ -40,7 +41,7 @@ def _filled(book: Ledger, rows: int) -> Ledger:
             USED.row(Used(run=opened.id, seq=seq, job="job", at=at, amounts=reported, attempt=1))
             for seq in range(10, 10 + rows // RUNS)
         ]
-        writer.record("reports", [(USED, reports)])
+        writer.record(kinds.ITEMS_MOVED, [(USED, reports)], done="a")
         writer.usage(calls=1)
         writer.finish("succeeded")
     assert book.period_usage.of_job("job", "calls", "day") == rows + RUNS
