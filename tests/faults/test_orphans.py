@@ -20,7 +20,19 @@ import pytest
 from nightlatch.system import cgroup, lifetime, tree
 from tests.support import escapes
 from tests.support.escapes import Escaped, Machine
-from tests.support.programs import TOOL, alive, carrying, children, environment, nightlatch, python, start, state, until
+from tests.support.programs import (
+    TOOL,
+    alive,
+    carrying,
+    children,
+    environment,
+    is_pending,
+    nightlatch,
+    python,
+    start,
+    state,
+    until,
+)
 
 ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "15"))
 
@@ -133,6 +145,7 @@ def test_a_command_that_ignores_term_is_killed_when_the_grace_is_over(sqlite_url
     victim = Victim(sqlite_url, tmp_path)
     until(victim.ready.exists)
     victim.process.terminate()
+    until(lambda: not is_pending(victim.process.pid, signal.SIGTERM), 60)
     victim.process.terminate()  # a second signal skips the grace period
     said = victim.ended()
     assert victim.process.returncode in (137, 143), said

@@ -45,8 +45,8 @@ def test_a_short_soak_finds_nothing(here: dict[str, str]) -> None:
 def test_a_broken_promise_is_found_and_its_folder_is_kept(
     only: str, broken: str, finding: str, here: dict[str, str]
 ) -> None:
-    for _ in range(5):
-        done = soak("--for", "12s", "--break", broken, only=only, env=here)
+    for _ in range(10):
+        done = soak("--for", "6s", "--break", broken, only=only, env=here)
         if done.returncode == 1:
             break
     assert done.returncode == 1 and finding in done.stdout

@@ -90,6 +90,12 @@ def state(pid: int) -> str:
         return ""
 
 
+def is_pending(pid: int, signum: int) -> bool:
+    """Has the process still to take this signal?"""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return any(int(line.split()[1], 16) >> (signum - 1) & 1 for line in lines if line.startswith(("SigPnd", "ShdPnd")))
+
+
 def carrying(mark: str) -> set[int]:
     """Every living process whose environment has `mark` in it."""
     found = set()
