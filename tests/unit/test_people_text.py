@@ -98,6 +98,19 @@ def test_output_that_is_moved_while_it_is_followed_is_read_once_and_whole(tmp_pa
     assert b"".join(kept_output.follow(str(tmp_path), over)) == b"one two three four"
 
 
+def test_output_that_begins_and_is_moved_between_two_looks_is_read_whole(tmp_path: Path):
+    steps = iter([lambda: rotate(tmp_path / "run" / "output", b"one ", b"two"), None])
+
+    def over() -> bool:
+        step = next(steps, None)
+        if step:
+            (tmp_path / "run").mkdir()
+            step()
+        return step is None
+
+    assert b"".join(kept_output.follow(str(tmp_path / "run"), over)) == b"one two"
+
+
 def rotate(output: Path, rest: bytes, new: bytes) -> None:
     append(output, rest)
     os.replace(output, f"{output}.1")

@@ -43,6 +43,8 @@ def follow(folder: str, has_ended: Callable[[], bool]) -> Iterator[bytes]:
     A file that has become `output.1` meanwhile is read to its end first.
     """
     path = os.path.join(folder, "output")
+    while not exists(folder) and not has_ended():  # it is made with the first byte, and both files may be there then
+        clock.sleep(_LOOK_EVERY)
     fd, before = _open(path), _open(f"{path}.1")  # in this order: a file moved in between is found twice, not missed
     try:
         if before >= 0:
