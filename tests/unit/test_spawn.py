@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from nightlatch.system import cgroup, spawn
+import nightlatch
+from nightlatch.system import cgroup, spawn, tree
 
 needs_cgroup = pytest.mark.skipif(not cgroup.possible(), reason="needs root or a delegated cgroup v2")
 
@@ -52,7 +53,7 @@ def test_a_program_that_cannot_be_started_is_reported_as_posix_spawn_does_and_le
 
 IN_A_WARDEN = """
 import os, sys
-from nightlatch.system import cgroup, spawn
+from nightlatch.system import cgroup, spawn, tree
 from nightlatch.system.lifetime import Lifetime, cgroup_of
 from nightlatch.system.warden import Warden
 if sys.argv[2] == "unsupported":
@@ -89,3 +90,35 @@ def test_a_cgroup_that_cannot_be_recorded_on_a_full_disk_is_not_used(tmp_path):
     *groups, started, recorded = done.stdout.splitlines()
     assert (started, recorded, done.stderr) == ("Started 0", "recorded ", "")
     assert not any(line.rpartition("/")[2].startswith("nightlatch-") for line in groups)
+
+
+WITHOUT_A_LEASE = """
+import os, sys
+from nightlatch import gates
+from nightlatch.errors import Error
+from nightlatch.runtime.supervisor.supervision import Supervision
+from nightlatch.store import url
+from nightlatch.system import cgroup, lifetime
+store = url.connect(sys.argv[1])
+supervision = Supervision(["true"], store.folder, frugal=True)
+path = os.path.join(store.folder, "live", supervision.grant)
+while not cgroup.members(lifetime.cgroup_of(path)):
+    pass
+group = lifetime.cgroup_of(path)
+try:
+    with supervision:
+        supervision.hold(store, sys.argv[2], ttl=60.0, wait=0.0, gates=[gates.File("/dev/null/page")])
+except Error as error:
+    print(type(error).__name__, os.path.exists(group), os.path.exists(path))
+"""
+
+
+@needs_cgroup
+@pytest.mark.parametrize(("name", "error"), [("held", "Busy"), ("free", "GateUnreachable")])
+def test_a_start_that_gets_no_lease_leaves_no_cgroup_although_its_warden_was_in_it(tmp_path, name, error):
+    store = f"sqlite:///{tmp_path}/store.db"
+    words = [sys.executable, "-c", WITHOUT_A_LEASE, store, name]
+    with nightlatch.lease("held", store=store):
+        alone = os.environ | {tree.LINEAGE: ""}  # not nested in what holds the lease
+        done = subprocess.run(words, env=alone, text=True, capture_output=True, timeout=60)
+    assert done.stdout.split() == [error, "False", "False"], done.stderr

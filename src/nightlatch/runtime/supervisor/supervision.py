@@ -132,6 +132,7 @@ class Supervision:
             on_tenure=self.warden.keep,
             # The warden does the same by its own clock; this is for a lease that another holder took before it expired.
             on_lost=lambda _: self.warden.ask_to_end(LOST, ttl * 0.1),
+            on_failure=self.warden.dismiss,  # it may be in the run's cgroup, which could not be removed
         )
         return self.lease
 

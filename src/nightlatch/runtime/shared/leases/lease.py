@@ -53,11 +53,13 @@ class Lease:
         on_wait: Callable[[Record | None], None] = lambda _: None,
         on_tenure: Callable[[Tenure], None] = lambda _: None,
         on_lost: Callable[[LeaseLost], None] = lambda _: None,
+        on_failure: Callable[[], None] = lambda: None,
         lazy: bool = False,
     ) -> None:
         """`begin`: the key to work on, for a store that lists keys begun and not ended. The release takes the entries
         in `ended` off that list: at first this key's; a run clears `ended` when its work begins, and fills it when
-        the work has ended. `lazy`: the caller writes to the store before anything sees the token."""
+        the work has ended. `on_failure`: called if the lease cannot be had, before what proves that we live is removed.
+        `lazy`: the caller writes to the store before anything sees the token."""
         self.name = name
         self.store = store
         self.ttl = ttl
@@ -70,6 +72,7 @@ class Lease:
             self.holder = identity.holder(pid=os.getpid(), lifetime=self._lifetime.path)
             granted, tenure = acquire(store, name, self.grant, self.holder, ttl, wait, begin, on_wait, lazy=lazy)
         except BaseException:
+            on_failure()
             self._lifetime.end()
             raise
         self.token, self.known, self.begun = granted.token, granted.known, granted.begun
@@ -86,6 +89,7 @@ class Lease:
                     store.renew(name, self.grant, ttl)
                 seal_all(self, granted.gates, gates)
             except BaseException:
+                on_failure()
                 self.release()  # a gate that cannot be sealed means no lease
                 raise
 
