@@ -128,3 +128,14 @@ def test_a_warden_that_cannot_wake_up_is_replaced_by_its_supervisor(sqlite_url, 
     for one, code in frozen.items():
         ended, said = one.ended()
         assert ended == code, said
+
+
+def test_a_run_whose_warden_was_killed_when_another_took_the_lease_says_that_it_has_lost_it(sqlite_url, tmp_path):
+    """A frugal warden is in the run's cgroup, of which a challenger leaves nothing."""
+    frozen = Frozen(sqlite_url, tmp_path, "run", "job", "--ttl", "2s")
+    os.kill(frozen.process.pid, signal.SIGSTOP)
+    os.kill(frozen.warden, signal.SIGKILL)
+    assert nightlatch(sqlite_url, "lock", "job", "--wait", "50s", "--", "true").returncode == 0
+    os.kill(frozen.process.pid, signal.SIGCONT)
+    code, said = frozen.ended()
+    assert code == 123 and "exit=123" in said, said

@@ -93,4 +93,4 @@ class Ending:
             return own
         if status in (statuses.LOST, statuses.CANCELLED) and not lost and self.was_interrupted:
             return own or 128 + self.end_signal  # it was interrupted, even if it exited with 0
-        return own if status == statuses.LOST and self.decided else statuses.exit_code(status)
+        return own if status == statuses.LOST and self.decided and not lost else statuses.exit_code(status)
