@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import nightlatch as package
-from tests.support.programs import environment, nightlatch, until
+from tests.support.programs import environment, nightlatch, python, until
 
 
 class Upgraded:
@@ -76,3 +76,22 @@ def test_a_run_is_cancelled_all_the_same(sqlite_url, tmp_path):
     run = Upgraded(sqlite_url, tmp_path, "sleep 100")
     assert nightlatch(sqlite_url, "cancel", "job").returncode == 0
     assert run.ends()[:2] == (120, "cancelled")
+
+
+NOTHING_MORE_TO_IMPORT = """
+import sys
+from nightlatch.ledger import open_for
+from nightlatch.runtime.supervisor.run import attempt, warm_up
+ledger = open_for(sys.argv[1])
+ledger.find("job", "key")
+warm_up.warm_up()
+sys.meta_path.clear()
+ledger.journal, ledger.decisions, ledger.period_usage
+print(list(ledger.history.runs(job="job")))
+"""
+
+
+def test_what_a_supervisor_asks_of_its_ledger_later_is_loaded_early(sqlite_url):
+    """For a cap of the day that a person adds, and for runs that the command begins inside its own."""
+    done = python(sqlite_url, NOTHING_MORE_TO_IMPORT, sqlite_url, stdout=subprocess.PIPE)
+    assert done.communicate(timeout=60)[0].strip() == "[]"

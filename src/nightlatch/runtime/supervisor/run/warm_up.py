@@ -14,6 +14,7 @@ def warm_up() -> None:
         import json  # noqa: F401 - for the socket
 
         from ....gates import git  # noqa: F401 - for a push
+        from ....ledger import decisions, history, period_usage  # noqa: F401 - for budgets, and for runs in this run
         from ....system import spawn  # noqa: F401 - for the warden of the next try
         from ...shared import steps  # noqa: F401 - used from the first request on, or when the run ends
         from .. import afterwards, agents, effects, leases, publishing  # noqa: F401
