@@ -9,7 +9,7 @@ import math
 class LookTimes:
     def __init__(self) -> None:
         self._at: dict[str, float] = {}
-        self._heap: list[tuple[float, str]] = []  # may have times that are no longer a job's: `next` drops them
+        self._heap: list[tuple[float, str]] = []  # also outdated times, which `next` drops
 
     def set(self, job: str, at: float) -> None:
         if self._at.get(job) != at:

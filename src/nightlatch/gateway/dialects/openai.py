@@ -42,7 +42,7 @@ def _compacts(edit: dict[str, Any]) -> bool:
 
 
 def _is_clients(tool: dict[str, Any]) -> bool:
-    """Does the client run this tool? A shell may also be the vendor's, in a container of its own."""
+    """Does the client run this tool? A shell may also run at the vendor, in its container."""
     environment = table(tool.get("environment")).get("type")
     return str(tool.get("type") or "").startswith(_CLIENT_TOOLS) and environment in (None, "local")
 
