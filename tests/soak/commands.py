@@ -25,6 +25,7 @@ from nightlatch.errors import StoreUnreachable
 from nightlatch.ledger import open_for
 from nightlatch.system import clock, identity
 from tests.soak.found import Found, crashes
+from tests.soak.hung import TRACEBACKS, where
 from tests.soak.places import TTL, Place
 from tests.support.clones import begun, git
 from tests.support.programs import NIGHTLATCH, carrying, children, environment, until
@@ -35,6 +36,7 @@ from tests.support.workloads.wall_clock import WallClock
 KINDS = ("runs", "once", "batch", "publish")
 CALLERS = 4
 BATCH = 5  # items
+HANGS_AFTER = 300.0  # seconds that no call takes, whatever is done to it: the longest is a batch on git, some 60 s
 MARK = "SOAK_CALLERS"
 
 # $1 the course's folder, $2 what nobody else may work on at the same time, $3 seconds, $4 the key.
@@ -114,7 +116,7 @@ class Course:
     def _call(self, number: int, seed: str) -> None:
         chance, machine = random.Random(seed), number % 2
         env = environment(
-            self.url, XDG_STATE_HOME=self._homes[machine], NIGHTLATCH_DEBUG="1", **self.clocks[machine].environment,
+            self.url, XDG_STATE_HOME=self._homes[machine], NIGHTLATCH_DEBUG="1", **TRACEBACKS, **self.clocks[machine].environment,
             **dict([self._mark.split("=")]), GIT_AUTHOR_NAME="Ann", GIT_AUTHOR_EMAIL="ann@example.org",
             GIT_COMMITTER_NAME="Ann", GIT_COMMITTER_EMAIL="ann@example.org",
         )  # fmt: skip
@@ -130,7 +132,7 @@ class Course:
                     stdin=subprocess.DEVNULL, stdout=said, stderr=said,
                 )  # fmt: skip
                 self._running[number] = process
-                code = process.wait()
+                code = self._end_of(process)
             self.found.notes[str(code)] += 1
             if code == 0:
                 self.found.acknowledged += 1
@@ -139,6 +141,19 @@ class Course:
                 self.found.refused += 1
             else:
                 self.found.unknown += 1
+
+    def _end_of(self, process: subprocess.Popen[bytes]) -> int:
+        """The call's exit code. One that does not come to its end is a finding, with where it hangs."""
+        try:
+            return process.wait(HANGS_AFTER)
+        except subprocess.TimeoutExpired:
+            pids = [process.pid, *children(process.pid)]
+            self.found.violations.append(f"not over after {HANGS_AFTER:.0f} s:\n{where(pids)}")
+            try:
+                return process.wait(10)  # it prints its stacks
+            except subprocess.TimeoutExpired:
+                process.kill()
+                return process.wait()
 
     def _words(self, key: str, seconds: str) -> list[str]:
         lease = ["--ttl", f"{self._ttl:.0f}s", "--wait", "5s"]
