@@ -181,7 +181,12 @@ def shown(page: Any, last: int, *, script: bool = True) -> None:
 def test_output_grows_in_two_tabs_and_goes_on_at_the_byte_after_the_server_was_killed(sqlite_url, tmp_path, watched):
     more = tmp_path / "more"
     script = f"i=0; while [ ! -e {tmp_path}/over ]; do i=$((i+1)); echo line $i; while [ $i -ge $(cat {more}) ] && [ ! -e {tmp_path}/over ]; do sleep 0.05; done; done"
-    more.write_text("3")
+
+    def lines(count: int) -> None:
+        (tmp_path / "next").write_text(str(count))
+        (tmp_path / "next").replace(more)  # in one step: `cat` never finds it empty
+
+    lines(3)
     running = start(sqlite_url, "run", "talk", "--key", "t", "--", "sh", "-c", script)
     ledger = open_for(sqlite_url)
     until(lambda: ledger.find("talk", "t"))
@@ -195,13 +200,13 @@ def test_output_grows_in_two_tabs_and_goes_on_at_the_byte_after_the_server_was_k
 
     for page in (first, second):
         shown(page, 3)
-    more.write_text("40")
+    lines(40)
     for page in (first, second):
         shown(page, 40)
     pages.kill()
     first.wait_for_selector("#away:not([hidden])")
     assert "does not answer since" in first.inner_text("#away")
-    more.write_text("55")
+    lines(55)
     pages = PagesProcess(sqlite_url, port=pages.port)
     for page in (first, second):
         shown(page, 55)

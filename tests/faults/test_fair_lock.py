@@ -5,6 +5,8 @@ from __future__ import annotations
 import _thread
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -103,6 +105,38 @@ def test_a_waiter_that_is_interrupted_leaves_nothing_behind(tmp_path: Path, way:
     assert first.acquire(0)
     first.release()
     assert not done
+
+
+FULL = """
+import resource, sys
+from nightlatch.system import filelock
+filelock._lines = lambda _: []  # it must sign
+lock, ways = filelock.FairLock(sys.argv[1]), {"acquire": lambda: lock.acquire(30), "run": lambda: lock.run(int, 30)}
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+print("ready", flush=True)
+try: ways[sys.argv[2]]()
+except OSError as error: print(error.strerror, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("waits", [False, True])
+@pytest.mark.parametrize("way", ["acquire", "run"])
+def test_one_that_cannot_sign_says_so_at_once_and_gives_the_lock_back(tmp_path: Path, way: str, waits: bool) -> None:
+    """A full disk: a waiter must not wait for its own thread for ever, nor keep the lock while it lives."""
+    lock = FairLock(f"{tmp_path}/lock")
+    assert lock.acquire(30)
+    if not waits:
+        lock.release()
+    other = subprocess.Popen([sys.executable, "-c", FULL, lock.path, way], text=True, stdin=-1, stdout=-1)
+    with other:
+        assert other.stdin and other.stdout and other.stdout.readline() == "ready\n"
+        if waits:
+            lock.release()
+        assert other.stdout.readline() == "File too large\n"
+        assert lock.acquire(10)
+        lock.release()
+        other.stdin.close()
 
 
 def _outcome(lock: FairLock, work: Callable[[], object], results: list[object]) -> None:

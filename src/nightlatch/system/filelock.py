@@ -82,8 +82,6 @@ class FairLock:
         waiter = _Waiter(self._open(), work, must_sign=self._must_sign)
         if not self._wait(waiter, patience, end_stopped=True):
             raise TimeoutError
-        if waiter.error is not None:
-            raise waiter.error
         return waiter.result  # type: ignore[return-value]
 
     def release(self) -> None:
@@ -135,15 +133,21 @@ class FairLock:
             if fd != self._kept_fd:
                 os.close(fd)
             return -1
-        self._must_sign = self._must_sign and not _kernel_names_holder(fd)
-        if self._must_sign:
-            os.pwrite(fd, signature, 0)
+        try:
+            self._must_sign = self._must_sign and not _kernel_names_holder(fd)
+            if self._must_sign:
+                os.pwrite(fd, signature, 0)
+        except BaseException:
+            self._give_back(fd)
+            raise
         return fd
 
     def _give_back(self, fd: int) -> None:
-        _unlock(fd, signed=self._must_sign)
-        if fd != self._kept_fd:
-            os.close(fd)
+        try:
+            _unlock(fd, signed=self._must_sign)
+        finally:
+            if fd != self._kept_fd:
+                os.close(fd)
 
     def _take(self, patience: float, *, end_stopped: bool) -> bool:
         fd = self._try_once()
@@ -168,6 +172,8 @@ class FairLock:
         except BaseException:
             waiter.leave()
             raise
+        if waiter.error is not None:
+            raise waiter.error
         return True
 
 
@@ -178,10 +184,12 @@ def _kernel_names_holder(fd: int) -> bool:
 
 
 def _unlock(fd: int, *, signed: bool) -> None:
-    if signed:
-        os.pwrite(fd, _UNSIGNED, 0)  # so that a signature in the file is always the holder's
-    # Unlock, not only close: a child that is forked right now has a copy of the descriptor.
-    fcntl.flock(fd, fcntl.LOCK_UN)
+    try:
+        if signed:
+            os.pwrite(fd, _UNSIGNED, 0)  # so that a signature in the file is always the holder's
+    finally:
+        # Unlock, not only close: a child that is forked right now has a copy of the descriptor.
+        fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 def _locker(file: os.stat_result) -> tuple[int, int] | None:
@@ -234,26 +242,36 @@ class _Waiter:
 
     def leave(self) -> None:
         """The caller was interrupted: neither the wait nor the work may continue."""
-        if not self._settled.acquire(blocking=False) and self._done.acquire() and not self._work:
+        if not self._settled.acquire(blocking=False) and self._done.acquire() and self._is_callers():
             self._give_back()
 
+    def _is_callers(self) -> bool:
+        """Is the lock the caller's, once this is done?"""
+        return not self._work and self.error is None
+
     def _block(self) -> None:
-        fcntl.flock(self.fd, fcntl.LOCK_EX)
-        if self._must_sign:
-            os.pwrite(self.fd, self._signature, 0)
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_EX)
+            if self._must_sign:
+                os.pwrite(self.fd, self._signature, 0)
+        except OSError as error:
+            self.error = error
         if not self._settled.acquire(blocking=False):
             self._give_back()  # the caller has given up
-        elif self._work:
-            try:
+            return
+        try:
+            if self._work and self.error is None:
                 self.result = self._work()
-            except BaseException as error:  # noqa: BLE001  raised again in the caller's thread
-                self.error = error
-            finally:
+        except BaseException as error:  # noqa: BLE001  raised again in the caller's thread
+            self.error = error
+        try:
+            if not self._is_callers():
                 self._give_back()
-                self._done.release()
-        else:
-            self._done.release()  # from here on the descriptor is the caller's: it may be closed already
+        finally:
+            self._done.release()  # the descriptor may be closed already from here on
 
     def _give_back(self) -> None:
-        _unlock(self.fd, signed=self._must_sign)
-        os.close(self.fd)
+        try:
+            _unlock(self.fd, signed=self._must_sign)
+        finally:
+            os.close(self.fd)
