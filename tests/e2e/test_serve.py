@@ -316,6 +316,23 @@ def test_an_upgrade_between_two_looks_is_taken_up_before_the_first_run_with_a_wo
     assert marker.exists() and "exit code 125" not in place.said
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_few_supervisors_do_many_runs_and_none_sees_what_another_was_given(place: Place) -> None:
+    """The command's parent is its warden, and that one's parent is the supervisor."""
+    above = "$(cut -d' ' -f4 /proc/$PPID/stat)"
+    jobs = [
+        f'[jobs.job-{number}]\nschedule = "every {int(time.time()) + 4}s"\nenv = {{ ONLY{number} = "{number}" }}\n'
+        f'command = "echo {above} $(env | grep -c ^ONLY) $NIGHTLATCH_JOB $NIGHTLATCH_GRANT >> seen"\ntimeout = "1m"\n'
+        for number in range(24)
+    ]
+    place.write("at_once = 2\n" + "".join(jobs))
+    place.serve()
+    until(lambda: place.said.count(": succeeded") == 24)
+    supervisors, given, names, grants = zip(*map(str.split, place.seen()), strict=True)
+    assert len(set(supervisors)) <= 8, "each run got a supervisor of its own"
+    assert set(given) == {"1"} and len(set(names)) == len(set(grants)) == 24
+
+
 @pytest.mark.parametrize("workspace", ["", 'workspace = "scratch"\n'])
 def test_a_forked_supervisor_loads_nothing_of_the_package_and_does_not_parse_the_file(
     place: Place, workspace: str

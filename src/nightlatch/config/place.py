@@ -20,7 +20,7 @@ NAME = "nightlatch.toml"
 _PIECE = 16384  # bytes read at a time
 
 _chosen = ""  # the file that --config names
-in_force: dict[str, str] = {}  # path → the text that `serve` has in force: an invalid edit does not count
+_in_force: dict[str, str] = {}  # path → the text that `serve` has in force: an invalid edit does not count
 _stores: dict[str, str] = {}  # path → the store it names; kept, since a command asks several times
 
 
@@ -28,6 +28,13 @@ def choose(path: str | None) -> None:
     """Use this file from now on; without a path, search for one."""
     global _chosen  # noqa: PLW0603 - a process works with one file, as with one store
     _chosen = os.path.abspath(path) if path else ""
+
+
+def put_in_force(texts: dict[str, str]) -> None:
+    """From now on these are the texts of the files at these paths, and the other files are as they are on the disk."""
+    _in_force.clear()
+    _in_force.update(texts)
+    _stores.clear()
 
 
 def find() -> str:
@@ -81,15 +88,15 @@ def settings(file: str, *names: str) -> dict[str, Any]:
         return {}
     from .load import settings_of
 
-    return settings_of(path, *names, text=in_force.get(path))
+    return settings_of(path, *names, text=_in_force.get(path))
 
 
 def _may_have(path: str, names: tuple[str, ...]) -> bool:
     """May the file have one of these keys? It has none if neither their names nor a backslash (an escape) are in it.
     Every run asks, and parsing a file of many jobs takes longer than a short run."""
     try:
-        if path in in_force:
-            return any(word in in_force[path] for word in ("\\", *names))
+        if path in _in_force:
+            return any(word in _in_force[path] for word in ("\\", *names))
         return mentions(path, "\\", *names)
     except OSError:
         return True  # `settings_of` reports what is wrong

@@ -1,7 +1,7 @@
 """The process that supervisors are forked from: `python -m nightlatch.scheduler.forks FD`.
 
 It has loaded everything that a supervisor needs, but has opened nothing and has one thread, so that a fork is safe.
-Each run gets a new session, and so survives the end of the scheduler and of this process, which ends
+Each supervisor has its own session, and so its run survives the end of the scheduler and of this process, which ends
 with its scheduler.
 
 A third of the CPU time of a short run is spent on copying pages of this process that the supervisor, its warden and its
@@ -16,19 +16,15 @@ import os
 import select
 import sys
 
-from ..config import place
-from ..core.job import unpack
-from ..core.json_text import dumps, loads
 from ..database import schema
-from ..errors import Error, Stop
-from ..runtime.supervisor.start import start
-from ..system import clock, identity, printing
+from ..system import clock, identity
 from ..system.light import signal, sockets
+from .orders import receive, send
+from .supervisors import Supervisors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import socket
-    from typing import Any, NoReturn
+    from typing import NoReturn
 
 PRELOADED = (
     "nightlatch.database.sqlite",
@@ -52,6 +48,7 @@ PRELOADED = (
 )
 PUBLISHING = "nightlatch.runtime.supervisor.publishing.delivery"
 _LOOK = 1.0  # seconds between two looks at the package's files: a look takes longer than a fork
+_LONGEST_PAUSE = 3600.0  # seconds
 _NEW_OBJECTS = 20_000  # between two garbage collections: a short run makes little garbage, and a search copies pages
 # How CPython places small objects: those of one size share pools of `_POOL` bytes, each with a header.
 _SIZES, _POOL, _HEADER = range(48, 513, 16), 16384, 48
@@ -73,13 +70,17 @@ def main(fd: int) -> NoReturn:
     _fill_gaps()
     gc.freeze()
     gc.set_threshold(_NEW_OBJECTS)
-    children = _Children()
+    woken = _watch_children()
     poll = select.poll()
     poll.register(fd, select.POLLIN)
-    poll.register(children.woken, select.POLLIN)
+    poll.register(woken, select.POLLIN)
+    supervisors = Supervisors(poll, channel)
     while True:
-        ready = {ready for ready, _ in poll.poll()}
-        for pid, code in children.ended():
+        pause = min(supervisors.end_idle(), _LONGEST_PAUSE)
+        ready = {ready for ready, _ in poll.poll(pause * 1000 + 1)}
+        if woken in ready:
+            os.read(woken, 4096)
+        for pid, code in supervisors.ended(ready):
             send(channel, {"ended": pid, "code": code})
         if fd not in ready:
             continue
@@ -90,14 +91,15 @@ def main(fd: int) -> NoReturn:
         order = receive(channel)
         if order is None:
             os._exit(0)
-        if "workspace" in order["job"]["options"] and PUBLISHING not in sys.modules:
+        publishes = "workspace" in order["job"]["options"]
+        if publishes and PUBLISHING not in sys.modules:
             if package_stamp() == stamp:
                 __import__(PUBLISHING)
                 gc.freeze()
             if package_stamp() != stamp:  # then the module is, or would be, of another version
                 send(channel, {"again": order["claim"]})
                 _begin_anew(fd)
-        send(channel, {"started": _fork(channel, order), "claim": order["claim"]})
+        send(channel, {"started": supervisors.start(order, reuse=not publishes), "claim": order["claim"]})
 
 
 def _fill_gaps() -> None:
@@ -135,101 +137,14 @@ def package_stamp() -> tuple[int, int]:
     return count, newest
 
 
-def send(channel: socket.socket, message: dict[str, Any]) -> None:
-    body = dumps(message).encode()
-    try:
-        channel.sendall(len(body).to_bytes(4) + body)
-    except OSError:
-        pass  # the other side is gone: the next read reports it
-
-
-def receive(channel: socket.socket) -> dict[str, Any] | None:
-    """The next message; None: the other side is gone."""
-    length = _receive_exactly(channel, 4)
-    body = _receive_exactly(channel, int.from_bytes(length)) if length else None
-    return loads(body) if body is not None else None
-
-
-def _receive_exactly(channel: socket.socket, size: int) -> bytes | None:
-    found = b""
-    while len(found) < size:
-        try:
-            more = channel.recv(size - len(found))
-        except ConnectionError:
-            return None
-        if not more:
-            return None
-        found += more
-    return found
-
-
-class _Children:
-    """Finds the children that have ended; SIGCHLD writes to a pipe, `woken`, that `poll` can wait for."""
-
-    def __init__(self) -> None:
-        self.woken, end = os.pipe()
-        os.set_blocking(self.woken, False)
-        os.set_blocking(end, False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(end, warn_on_full_buffer=False)
-
-    def ended(self) -> list[tuple[int, int]]:
-        try:
-            os.read(self.woken, 4096)
-        except BlockingIOError:
-            pass
-        found: list[tuple[int, int]] = []
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return found
-            if not pid:
-                return found
-            found.append((pid, os.waitstatus_to_exitcode(status)))
-
-
-def _fork(channel: socket.socket, order: dict[str, Any]) -> int:
-    pid = os.fork()
-    if pid:
-        return pid
-    try:
-        os.setsid()
-        signal.set_wakeup_fd(-1)
-        for signum in (signal.SIGCHLD, signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(signum, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        channel.close()
-        _redirect(order["log"])
-        os._exit(supervise(order))
-    except BaseException:  # noqa: BLE001  a forked child must not return
-        import traceback
-
-        traceback.print_exc()
-        os._exit(125)
-
-
-def _redirect(log: str) -> None:
-    """Send the supervisor's output to a file: the scheduler's terminal or pipe may be gone before the run ends."""
-    fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
-    os.dup2(null, 1)  # what the command prints is kept with its run
-    os.dup2(fd, 2)
-    printing.install()
-
-
-def supervise(order: dict[str, Any]) -> int:
-    """Run the claimed job; returns the exit code of its run."""
-    job = unpack(order["job"])
-    place.in_force.update(order.get("config", {}))
-    try:
-        verdict = start(job, store=order["store"], claim=order["claim"])
-    except (Error, Stop) as error:
-        print(f"nightlatch: {job.name} ({job.key}): {error}", file=sys.stderr, flush=True)
-        return error.exit_code
-    print(verdict.line(), file=sys.stderr, flush=True)
-    return verdict.exit_code
+def _watch_children() -> int:
+    """Returns a descriptor that can be read once a child has ended."""
+    woken, end = os.pipe()
+    os.set_blocking(woken, False)
+    os.set_blocking(end, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(end, warn_on_full_buffer=False)
+    return woken
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from ..config.load import Config
 from ..core.row import Claim
 from ..system import clock, durable
 from . import forks
+from .orders import receive, send
 from .scheduled import Scheduled
 
 LOG = "supervisors.log"
@@ -52,22 +53,22 @@ class Starter:
             self._start_cold(order, what)
             return
         self._ordered.append(_Order(what, order))
-        forks.send(channel, order)
+        send(channel, order)
 
     def ended(self) -> list[tuple[str, int]]:
         """The supervisors that have ended since the last call, each with its exit code."""
         found: list[tuple[str, int]] = []
         while self._channel and select.select([self._channel], [], [], 0)[0]:
-            message = forks.receive(self._channel)
+            message = receive(self._channel)
             if message is None:
                 self._disconnect()
             elif "started" in message:
                 self.running[message["started"]] = self._ordered.pop(0).what
             elif "again" in message:
                 self._ordered.append(again := self._ordered.pop(0))
-                forks.send(self._channel, again.order)
-            else:
-                found.append((self.running.pop(message["ended"], ""), message["code"]))
+                send(self._channel, again.order)
+            elif message["ended"] in self.running:
+                found.append((self.running.pop(message["ended"]), message["code"]))
         for process in [process for process in self._cold if process.poll() is not None]:
             self._cold.remove(process)
             found.append((self.running.pop(process.pid, ""), process.returncode))
@@ -134,9 +135,11 @@ class Starter:
     def _start_cold(self, order: dict[str, object], what: str) -> None:
         import json
 
-        program = (
-            "import json, sys; from nightlatch.scheduler.forks import *; sys.exit(supervise(json.load(sys.stdin)))"
-        )
+        program = """if True:
+            import json, sys
+            from nightlatch.scheduler.supervisors import supervise
+            sys.exit(supervise(json.load(sys.stdin)))
+        """
         with open(self._log, "ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-P", "-c", program], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log,

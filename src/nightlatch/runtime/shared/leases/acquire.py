@@ -149,6 +149,13 @@ def lineage() -> list[str]:
     return os.environ.get(tree.LINEAGE, "").split()
 
 
+def set_lineage(grants: list[str]) -> None:
+    if grants:
+        os.environ[tree.LINEAGE] = " ".join(grants)
+    else:
+        os.environ.pop(tree.LINEAGE, None)
+
+
 class _WaiterQueue:
     """Waiters on one machine queue, so that they get the lease in turn and only the first polls the store.
 

@@ -11,9 +11,9 @@ from ....core.tenure import MINIMUM_TTL, Tenure
 from ....errors import LeaseLost, StoreUnreachable, UsageError
 from ....store import url
 from ....store.keeper import Keeper
-from ....system import identity, tree
+from ....system import identity
 from ....system.lifetime import Lifetime
-from .acquire import acquire, lineage
+from .acquire import acquire, lineage, set_lineage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Lease:
         self.token, self.known, self.begun = granted.token, granted.known, granted.begun
         self.ended: set[int] = {granted.token} if begin else set()  # tokens of entries that the release takes off
         # Child processes inherit the grant, so that a challenger can find them if we are killed.
-        os.environ[tree.LINEAGE] = " ".join([*lineage(), self.grant])
+        set_lineage([*lineage(), self.grant])
         on_tenure(tenure)
         self._keeper = Keeper(store, name, self.grant, tenure, on_tenure=on_tenure, on_lost=on_lost)
         if granted.gates or gates:
@@ -142,7 +142,7 @@ class Lease:
         self._keeper.stop()
         lost = self._keeper.lost
         self._released = lost or LeaseLost(f"the lease {self.name} was released", reason="released")
-        os.environ[tree.LINEAGE] = " ".join(grant for grant in lineage() if grant != self.grant)
+        set_lineage([grant for grant in lineage() if grant != self.grant])
         try:
             if lost and lost.reason == "expired":
                 raise StoreUnreachable("it did not answer in time, and there is no time left to wait for it")

@@ -104,7 +104,7 @@ def _one_try(
 
             notify.start_senders(file, pipeline.where)
         signals = attempt.signals if attempt else None
-        if signals:  # otherwise the process ends, which is faster than closing store and ledger
+        if signals or claim:  # otherwise the process ends, which is faster than closing store and ledger
             pipeline.store.close()
             pipeline.ledger.close()
         return verdict, signals
