@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from tests.support.programs import nightlatch, until
+from nightlatch.runtime.shared.senders import SenderLock
+from nightlatch.store import url
+from tests.support.programs import carrying, nightlatch, start, until
 
 
 @pytest.fixture
@@ -49,6 +55,35 @@ def test_a_run_that_failed_is_told_and_then_that_it_is_well_again(sqlite_url, co
         return [(row["rule"], row["status"]) for row in map(json.loads, reversed(told))]
 
     until(lambda: listed() == [("failed", "sent"), ("recovered", "sent")])  # what arrived is settled after that
+
+
+@contextmanager
+def following(store: str, file: Path, **env: str) -> Iterator[subprocess.Popen[str]]:
+    """The sender that `serve` has beside it."""
+    lock = SenderLock("alerts", url.folder_of(store), str(file))
+    with start(store, "alerts", "send", "--follow", "--config", str(file), env=env, stdin=subprocess.PIPE) as process:
+        until(lock.is_taken)
+        yield process
+
+
+def test_a_run_beside_serve_starts_no_sender_and_is_told(sqlite_url, config):
+    file, got = config
+    nightlatch(sqlite_url, "run", "first", "--config", str(file), "--", "true", env={"NIGHTLATCH_ALERTS": "off"})
+    mark = {"RUNS_OF": sqlite_url}
+
+    def fails(key: str) -> set[int]:
+        words = ["run", "agent", "--config", str(file), "--key", key, "--", "false"]
+        assert nightlatch(sqlite_url, *words, env=mark).returncode == 1
+        return carrying(f"RUNS_OF={sqlite_url}")
+
+    with following(sqlite_url, file) as process:
+        assert fails("k") == set()
+        assert process.stdin
+        process.stdin.close()  # `serve` ends before the message is due
+        until(lambda: got.exists() and len(got.read_text().splitlines()) == 1)
+        assert process.wait(30) == 0
+    assert len(fails("l")) == 1
+    until(lambda: len(got.read_text().splitlines()) == 2)
 
 
 def test_alerts_test_reports_on_each_transport_before_the_first_run(sqlite_url, config):

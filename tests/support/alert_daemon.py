@@ -17,7 +17,7 @@ def main() -> None:
     away.APART, follow._STEP, follow._AWAY, follow._ABSENCES = 1.0, 0.1, 0.1, 0.5
     sqlite.PATIENCE = 1.0  # for another program's transaction
     settings = AlertSettings(transports={"hook": {"kind": "webhook", "url": hook}}, group=0.2)
-    follow.forever(store, folder, lambda: settings, stop=0)
+    follow.forever(store, folder, "", lambda: settings, stop=0)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("transport", metavar="TRANSPORT", nargs="?", help="test only this one")
     parser.add_argument("--since", metavar="TIME", default="7d", help="how far to look back (default 7d)")
     parser.add_argument("--limit", metavar="N", type=int, default=50, help="at most N alerts (default 50)")
-    parser.add_flag("--follow", "send: keep sending until standard input is closed")
+    parser.add_flag("--follow", "send: keep sending until standard input is closed and nothing is left")
     parser.add_flag("--json", "one JSON object per alert")
     args = parser.parse_args(argv)
     if args.what == "test":
@@ -95,10 +95,11 @@ def _send(store: str | None, *, keep_sending: bool) -> int:
     if keep_sending:
         # Not the store's own folder: alerts about an unreachable store must work when that folder is unreachable too.
         folder = storage.folder_for(hide_password(where))
-        follow.forever(where, folder, lambda: alerts_of(place.find()) if place.find() else None, stop=0)
+        load = lambda: alerts_of(place.find()) if place.find() else None  # noqa: E731
+        follow.forever(where, folder, place.find(), load, stop=0)
     elif place.find() and (settings := alerts_of(place.find())):
         open_for(where)
-        follow.until_idle(where, url.connect(where).folder, settings)
+        follow.until_idle(where, place.find(), settings)
     return 0
 
 

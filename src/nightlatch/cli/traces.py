@@ -59,8 +59,7 @@ def _send(store: str | None, run: str | None, *, keep_sending: bool) -> int:
         elif keep_sending:
             follow.forever(url.resolve(store), stop=0)
         else:
-            where = existing_url(store)
-            follow.until_sent(where, url.connect(where).folder)
+            follow.until_sent(existing_url(store))
     except export.NotSent as failed:
         raise UsageError(str(failed)) from None
     return 0

@@ -3,8 +3,6 @@ store is enough; several are safe."""
 
 from __future__ import annotations
 
-import fcntl
-import os
 import select
 from collections.abc import Callable
 from datetime import datetime
@@ -12,7 +10,9 @@ from datetime import datetime
 from ...errors import StoreUnreachable
 from ...ledger import open_for
 from ...ledger.ledger import Ledger
-from ...system import clock, durable, identity, zone
+from ...runtime.shared.senders import SenderLock
+from ...store import url as store_url
+from ...system import clock, identity, zone
 from .. import nightly
 from ..overview import overview
 from ..reader import NoStore, StoreReader
@@ -28,35 +28,35 @@ _ABSENCES = 20.0  # seconds between two looks for what did not happen: lapsed ru
 _AWAY = 5.0  # seconds between two rounds while the store does not answer
 _NEVER = float("-inf")
 _LONGEST = 900.0  # seconds that a process left behind by a run keeps trying; the next run's process continues
-_LOCK = "alerts.lock"
 
 
-def until_idle(url: str, folder: str, settings: AlertSettings) -> None:
-    """For a process that a finished run or a `tick` leaves behind. Returns at once if another such process runs."""
-    began, sender = clock.now(), _sender(url, settings)
+def until_idle(url: str, file: str, settings: AlertSettings) -> None:
+    """For a process that a finished run or a `tick` leaves behind. Returns at once if another one sends already."""
+    sender = _sender(url, settings)
     _look_at_store(url, settings)
+    _send_rest(sender, _lock(url, file))
+
+
+def _send_rest(sender: Sender, lock: SenderLock) -> None:
+    began = clock.now()
     while clock.now() - began < _LONGEST:
-        lock = os.open(
-            os.path.join(durable.private_folder(folder), _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-        )
+        if not lock.take():
+            return
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             while clock.now() - began < _LONGEST:
                 sender.round()
                 if sender.is_idle():
                     break
                 clock.sleep(_STEP)
-        except BlockingIOError:
-            return
         finally:
-            os.close(lock)
+            lock.release()
         if sender.is_idle():  # asked after the unlock: until then, a process that queued an alert left it to us
             return
 
 
-def forever(url: str, folder: str, load: Callable[[], AlertSettings | None], stop: int) -> None:
-    """Beside `serve`, until the other end of `stop` is closed."""
-    settings = load()
+def forever(url: str, folder: str, file: str, load: Callable[[], AlertSettings | None], stop: int) -> None:
+    """Beside `serve`, until the other end of `stop` is closed and nothing is left to send."""
+    lock, settings = _lock(url, file), load()
     watch, answered_at, sender = None, _NEVER, None
     while True:
         fresh, pause = load(), _STEP
@@ -68,6 +68,7 @@ def forever(url: str, folder: str, load: Callable[[], AlertSettings | None], sto
             try:
                 sender = sender or _sender(url, settings)
                 sender.round()
+                lock.take()  # runs that end now leave their alerts to us
                 if clock.now() - answered_at > _ABSENCES:
                     _look_at_store(url, settings)
                     answered_at = clock.now()
@@ -76,7 +77,13 @@ def forever(url: str, folder: str, load: Callable[[], AlertSettings | None], sto
                 sender, answered_at, pause = None, _NEVER, _AWAY
                 watch.record(str(error), began)
         if select.select([stop], [], [], pause)[0]:
-            return
+            break
+    lock.release()
+    try:
+        if sender:
+            _send_rest(sender, lock)
+    except (StoreUnreachable, NoStore):
+        pass  # the outbox has it: the next sender continues
 
 
 def _look_at_store(url: str, settings: AlertSettings) -> None:
@@ -113,6 +120,10 @@ def digest(url: str, settings: AlertSettings) -> None:
     id_ = f"{DIGEST}:{now.date().isoformat()}"
     text = nightly.markdown(reader, overview(reader, clock.wall() - 86400), plain=without_markup)
     ledger.outbox.put(collect.alerts(settings, id_, DIGEST, "", clock.wall(), detail=text))
+
+
+def _lock(url: str, file: str) -> SenderLock:
+    return SenderLock("alerts", store_url.folder_of(url), file)
 
 
 def _sender(url: str, settings: AlertSettings) -> Sender:

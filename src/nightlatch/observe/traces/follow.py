@@ -3,20 +3,18 @@ twice have the same ids."""
 
 from __future__ import annotations
 
-import fcntl
-import os
 import select
 
 from ...core import statuses
 from ...errors import StoreUnreachable
 from ...ledger import kinds, open_for
 from ...ledger.ledger import Ledger
-from ...system import durable
+from ...runtime.shared.senders import SenderLock
+from ...store import url as store_url
 from . import spans
 from .export import Exporter, NotSent
 
 READER = "traces"
-_LOCK = "traces.lock"
 _STEP = 2.0  # seconds between two rounds
 _TRIES = 5  # that a process left behind by a run makes; the next run's process continues
 _ENDS = (kinds.ENDED, kinds.LOST, kinds.RESOLVED, kinds.CANCELLED)
@@ -43,22 +41,19 @@ def send_run(ledger: Ledger, exporter: Exporter, run_id: str) -> int:
     return exporter.send(spans.of_run(ledger, run))
 
 
-def until_sent(url: str, folder: str) -> None:
-    """For a process that a finished run leaves behind. Returns at once if another such process is at work."""
-    path = os.path.join(durable.private_folder(folder), _LOCK)
-    ledger, exporter = open_for(url), Exporter()
+def until_sent(url: str) -> None:
+    """For a process that a finished run leaves behind. Returns at once if another one sends."""
+    lock, ledger, exporter = _lock(url), open_for(url), Exporter()
     for number in range(_TRIES):
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if not lock.take():
+            return
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             send_new(ledger, exporter)
             failed = None
-        except BlockingIOError:
-            return
         except NotSent as error:
             failed = error
         finally:
-            os.close(lock)
+            lock.release()
         if failed and number == _TRIES - 1:
             raise failed
         if failed:
@@ -69,10 +64,17 @@ def until_sent(url: str, folder: str) -> None:
 
 def forever(url: str, stop: int) -> None:
     """Beside `serve`, until the other end of `stop` is closed."""
-    ledger, exporter = None, Exporter()
+    lock, ledger, exporter = _lock(url), None, Exporter()
     while not select.select([stop], [], [], _STEP)[0]:
         try:
             ledger = ledger or open_for(url)
             send_new(ledger, exporter)
+            lock.take()  # runs that end now leave their traces to us
         except (StoreUnreachable, NotSent):
             ledger = None  # the exporter has reported it; the next round tries again
+    lock.release()
+    until_sent(url)
+
+
+def _lock(url: str) -> SenderLock:
+    return SenderLock("traces", store_url.folder_of(url))

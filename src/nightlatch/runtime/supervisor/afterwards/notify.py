@@ -1,6 +1,7 @@
 """After a run: start a process that sends alerts, if nightlatch.toml has any, and one that sends the trace, if the
-environment names a receiver. So a run that cron starts is reported too. The run does not wait for these processes, and
-they do not change its exit code."""
+environment names a receiver. So a run that cron starts is reported too. Where such a process is at work already, as
+beside `serve`, it sends this run's too. The run does not wait for these processes, and they do not change its exit
+code."""
 
 from __future__ import annotations
 
@@ -8,7 +9,9 @@ import os
 import sys
 
 from ....config import place
+from ....store import url
 from ...shared import trace
+from ...shared.senders import SenderLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,14 +25,16 @@ def start_senders(file: str, store: str) -> None:
     """`file`: the nightlatch.toml that counts for the run; "": none. A failure here never fails the run."""
     try:
         if file and os.environ.get(_SWITCH) != "off" and place.mentions(file, _TABLE):
-            _start("alerts", file, store)
+            _start_unless_taken(SenderLock("alerts", url.folder_of(store), file), "alerts", file, store)
         if trace.has_receiver(os.environ):
-            _start("traces", file, store)
+            _start_unless_taken(SenderLock("traces", url.folder_of(store)), "traces", file, store)
     except OSError as error:
         print(f"nightlatch: no alert is sent now, since no process could be started: {error}", file=sys.stderr)
 
 
-def _start(what: str, path: str, store: str) -> None:
+def _start_unless_taken(lock: SenderLock, what: str, path: str, store: str) -> None:
+    if lock.is_taken():
+        return
     words = [sys.executable, "-m", "nightlatch", what, "send"]
     environment = {name: text for name, text in os.environ.items() if not name.startswith("NIGHTLATCH_")}
     environment |= {"NIGHTLATCH_STORE": store} | ({place.ENV: path} if path else {})
