@@ -1,6 +1,6 @@
 """Which process of this machine sends a store's alerts, or its traces: the one that has the lock. One is enough.
 
-A sender that gives the lock up looks once more after that: until then, whoever saw the lock taken left its news to it.
+A sender looks once more after it has released the lock: a process that saw the lock taken has left its news to it.
 """
 
 from __future__ import annotations
