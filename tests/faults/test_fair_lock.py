@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,6 +81,37 @@ def test_work_that_was_given_up_is_never_done(tmp_path: Path) -> None:
     third.run(lambda: done.append(3), 10)
     until(lambda: third.holder() is None)
     assert done == [3]
+
+
+@pytest.mark.parametrize("way", ["run", "acquire"])
+def test_one_that_gets_the_lock_as_its_patience_ends_has_it(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it gives up it looks at the holder once more, which takes a moment."""
+    path = f"{tmp_path}/lock"
+    first, second = FairLock(path), FairLock(path)
+    assert first.acquire(30)
+    waiters, results = list[Any](), list[object]()
+
+    class Waiter(filelock._Waiter):
+        def wait(self, timeout: float = -1.0) -> bool:
+            waiters.append(self)
+            return super().wait(timeout)
+
+    monkeypatch.setattr(filelock, "_Waiter", Waiter)
+
+    def look() -> None:
+        if first.held:
+            first.release()
+            until(waiters[0]._settled.locked)  # its thread has the lock
+
+    monkeypatch.setattr(second, "stopped_holder", look)
+    call = {"run": lambda: second.run(lambda: True, 0.01), "acquire": lambda: second.acquire_from_stopped(0.01)}[way]
+    calling = threading.Thread(target=lambda: results.append(call()), daemon=True)
+    calling.start()
+    calling.join(20)
+    assert results == [True]
+    assert second.held == (way == "acquire")
 
 
 @pytest.mark.parametrize("way", ["run", "acquire", "acquire_from_stopped"])
