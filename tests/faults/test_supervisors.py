@@ -29,17 +29,20 @@ os.set_blocking(end, False)
 signal.signal(signal.SIGCHLD, lambda *_: None)
 signal.set_wakeup_fd(end)
 poll.register(woken, select.POLLIN)
-mine = supervisors.Supervisors(poll)
+mine, running = supervisors.Supervisors(poll), set()
 while True:
     pause = mine.end_idle()
     ready = {fd for fd, _ in poll.poll(min(pause, 60) * 1000 + 1)}
     if woken in ready:
         os.read(woken, 4096)
-    for ended in mine.ended(ready):
-        print(json.dumps(["ended", *ended]), flush=True)
+    for pid, code in mine.ended(ready):
+        if pid in running:  # as the scheduler does
+            running.remove(pid)
+            print(json.dumps(["ended", pid, code]), flush=True)
     if 0 in ready:
         order = json.loads(os.read(0, 65536))
-        print(json.dumps(["started", mine.start(order, reuse=order["reuse"])]), flush=True)
+        running.add(pid := mine.start(order, reuse=order["reuse"]))
+        print(json.dumps(["started", pid]), flush=True)
 """
 
 

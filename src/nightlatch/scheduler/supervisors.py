@@ -23,7 +23,6 @@ from .orders import receive, send
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator
     from typing import NoReturn
 
     from .orders import Message
@@ -47,21 +46,21 @@ class Supervisors:
         """`poll`: gets their channels added. `inherited`: sockets of this process that they must not keep open."""
         self._poll, self._inherited = poll, inherited
         self._by_fd: dict[int, _Supervisor] = {}  # by the channel's descriptor
-        self._running: set[int] = set()  # pids
 
     def start(self, order: Message, *, reuse: bool) -> int:
         """Give the order to an idle supervisor, if there is one and `reuse` allows it, or else to a new one. Returns
         the supervisor's pid."""
         idle = next((one for one in self._by_fd.values() if one.idle_since < _NEVER), None) if reuse else None
-        if idle:
-            idle.idle_since = _NEVER
-            send(idle.channel, order)
-        pid = idle.pid if idle else self._fork(order)
-        self._running.add(pid)
-        return pid
+        if idle is None:
+            return self._fork(order)
+        idle.idle_since = _NEVER
+        send(idle.channel, order)
+        return idle.pid
 
     def ended(self, ready: set[int]) -> list[tuple[int, int]]:
-        """The runs that have ended, as (supervisor's pid, exit code). `ready`: the descriptors that can be read."""
+        """The runs that have ended, as (supervisor's pid, exit code). Supervisors that ended without a run are listed
+        too: what a process did that was forked before an upgrade is not known here. `ready`: the descriptors that can
+        be read."""
         found: list[tuple[int, int]] = []
         for fd in ready & self._by_fd.keys():
             one = self._by_fd[fd]
@@ -71,16 +70,11 @@ class Supervisors:
             else:
                 one.idle_since = clock.now()
                 found.append((one.pid, message["code"]))
-        found += self._reap()
-        self._running -= {pid for pid, _ in found}
-        return found
-
-    def _reap(self) -> Iterator[tuple[int, int]]:
         for pid, status in tree.reap_all()[0].items():
             for fd in [fd for fd, one in self._by_fd.items() if one.pid == pid]:
                 self._drop(fd)
-            if pid in self._running:
-                yield pid, os.waitstatus_to_exitcode(status)
+            found.append((pid, os.waitstatus_to_exitcode(status)))
+        return found
 
     def end_idle(self) -> float:
         """End those that have been idle for too long. Returns the seconds until the next one has been; inf: none is."""
