@@ -20,7 +20,7 @@ from nightlatch.scheduler import supervisors
 supervisors._IDLE, supervisors._MOST_RUNS = float(sys.argv[1]), int(sys.argv[2])
 def supervise(order):
     exec(order["job"])
-    return order["code"]
+    return order["code"], order["verdict"]
 supervisors.supervise = supervise
 poll = select.poll()
 poll.register(0, select.POLLIN)
@@ -53,10 +53,10 @@ class Forking:
             [sys.executable, "-c", FORKING, str(idle), str(most)], stdin=-1, stdout=-1, text=True, bufsize=1
         )
 
-    def order(self, job: str = "pass", code: int = 0, *, reuse: bool = True) -> int:
+    def order(self, job: str = "pass", code: int = 0, *, reuse: bool = True, verdict: bool = True) -> int:
         """Returns the pid of the supervisor that got it."""
         assert self.process.stdin
-        order = {"job": job, "code": code, "reuse": reuse, "log": self._log}
+        order = {"job": job, "code": code, "reuse": reuse, "verdict": verdict, "log": self._log}
         self.process.stdin.write(json.dumps(order) + "\n")
         what, pid = self.said()
         assert what == "started"
@@ -66,8 +66,8 @@ class Forking:
         assert self.process.stdout
         return json.loads(self.process.stdout.readline())
 
-    def run(self, job: str = "pass", code: int = 0, *, reuse: bool = True) -> int:
-        pid = self.order(job, code, reuse=reuse)
+    def run(self, job: str = "pass", code: int = 0, **options: bool) -> int:
+        pid = self.order(job, code, **options)
         assert self.said() == ["ended", pid, code]
         return pid
 
@@ -105,6 +105,8 @@ def test_a_supervisor_does_one_run_after_the_other(forking: Any) -> None:
         "os.environ['SECRET'] = 's3cret'",
         "os.environ.pop('PATH')",
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)",
+        "signal.signal(signal.SIGCHLD, lambda *_: None)",
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])",
     ],
 )
 def test_one_that_a_run_has_left_in_another_state_is_not_used_again(forking: Any, left: str) -> None:
@@ -112,6 +114,13 @@ def test_one_that_a_run_has_left_in_another_state_is_not_used_again(forking: Any
     first = one.run()
     assert one.run(left, 3) == first
     until(lambda: gone(first))
+    assert one.run() != first
+
+
+def test_one_whose_run_ended_with_an_error_is_not_used_again(forking: Any) -> None:
+    one = forking()
+    first = one.run(code=75, verdict=False)
+    assert gone(first)
     assert one.run() != first
 
 

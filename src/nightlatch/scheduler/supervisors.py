@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _IDLE = 1.0  # seconds after which a supervisor without an order is ended
 _NEVER = float("inf")
 _MOST_RUNS = 100  # of one supervisor: what a run might leak does not add up for ever
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class _Supervisor:
@@ -123,8 +122,9 @@ def _supervise_all(channel: socket.socket, order: Message | None) -> int:
     """Carry out the order, and those that follow; returns the exit code of the last run."""
     before, code, runs = _state(), 0, 0
     while order:
-        code, runs = supervise(order), runs + 1
-        if runs == _MOST_RUNS or _state() != before:
+        code, has_verdict = supervise(order)
+        runs += 1
+        if not has_verdict or runs == _MOST_RUNS or _state() != before:
             break
         os.chdir("/")  # until the next run, the job's folder may be unmounted or replaced
         send(channel, {"code": code})
@@ -139,7 +139,8 @@ def _state() -> tuple[object, ...]:
         tree.strangers(),
         sorted(os.listdir("/dev/fd")),
         dict(os.environ),
-        [signal.getsignal(signum) for signum in _SIGNALS],
+        [signal.getsignal(signum) for signum in range(1, signal.NSIG)],
+        signal.pthread_sigmask(signal.SIG_BLOCK, ()),
     )
 
 
@@ -153,14 +154,15 @@ def _redirect(log: str) -> None:
     printing.install()
 
 
-def supervise(order: Message) -> int:
-    """Run the claimed job; returns the exit code of its run."""
+def supervise(order: Message) -> tuple[int, bool]:
+    """Run the claimed job. Returns the exit code of its run, and whether it got a verdict: after an error the run may
+    count as running until this process has ended."""
     job = unpack(order["job"])
     place.put_in_force(order.get("config", {}))
     try:
         verdict = start(job, store=order["store"], claim=order["claim"])
     except (Error, Stop) as error:
         print(f"nightlatch: {job.name} ({job.key}): {error}", file=sys.stderr, flush=True)
-        return error.exit_code
+        return error.exit_code, False
     print(verdict.line(), file=sys.stderr, flush=True)
-    return verdict.exit_code
+    return verdict.exit_code, True
