@@ -124,6 +124,15 @@ def test_one_whose_run_ended_with_an_error_is_not_used_again(forking: Any) -> No
     assert one.run() != first
 
 
+def test_each_run_writes_to_the_log_that_is_there(forking: Any, tmp_path: Path) -> None:
+    one, log = forking(), tmp_path / "log"
+    say = "print('%s', file=sys.stderr, flush=True)"
+    first = one.run(say % "first")
+    log.rename(tmp_path / "rotated")
+    assert one.run(say % "second") == first
+    assert log.read_text() == "second\n"
+
+
 def test_a_run_that_publishes_gets_a_new_one(forking: Any) -> None:
     one = forking()
     assert one.run() != one.run(reuse=False)

@@ -109,7 +109,10 @@ def _live(channel: socket.socket, order: Message) -> NoReturn:
         for signum in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
             signal.signal(signum, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        _redirect(order["log"])
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 0)
+        os.dup2(null, 1)  # what the command prints is kept with its run
+        printing.install()
         os._exit(_supervise_all(channel, order))
     except BaseException:  # noqa: BLE001  a forked child must not return
         import traceback
@@ -122,6 +125,7 @@ def _supervise_all(channel: socket.socket, order: Message | None) -> int:
     """Carry out the order, and those that follow; returns the exit code of the last run."""
     before, code, runs = _state(), 0, 0
     while order:
+        _log_to(order["log"])
         code, has_verdict = supervise(order)
         runs += 1
         if not has_verdict or runs == _MOST_RUNS or _state() != before:
@@ -144,14 +148,12 @@ def _state() -> tuple[object, ...]:
     )
 
 
-def _redirect(log: str) -> None:
-    """Send the supervisor's output to a file: the scheduler's terminal or pipe may be gone before the run ends."""
-    fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
-    os.dup2(null, 1)  # what the command prints is kept with its run
+def _log_to(path: str) -> None:
+    """Send the supervisor's errors to a file: the scheduler's terminal or pipe may be gone before the run ends. Opened
+    again for each run, since the file may have been moved away meanwhile."""
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     os.dup2(fd, 2)
-    printing.install()
+    os.close(fd)
 
 
 def supervise(order: Message) -> tuple[int, bool]:
