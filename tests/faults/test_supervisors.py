@@ -47,10 +47,10 @@ while True:
 
 
 class Forking:
-    def __init__(self, log: Path, *, idle: float = 60.0, most: int = 100) -> None:
+    def __init__(self, log: Path, *before: str, idle: float = 60.0, most: int = 100) -> None:
         self._log = str(log)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", FORKING, str(idle), str(most)], stdin=-1, stdout=-1, text=True, bufsize=1
+            [*before, sys.executable, "-c", FORKING, str(idle), str(most)], stdin=-1, stdout=-1, text=True, bufsize=1
         )
 
     def order(self, job: str = "pass", code: int = 0, *, reuse: bool = True, verdict: bool = True) -> int:
@@ -76,8 +76,8 @@ class Forking:
 def forking(tmp_path: Path) -> Iterator[Any]:
     made: list[Forking] = []
 
-    def make(**settings: Any) -> Forking:
-        made.append(Forking(tmp_path / "log", **settings))
+    def make(*before: str, **settings: Any) -> Forking:
+        made.append(Forking(tmp_path / "log", *before, **settings))
         return made[-1]
 
     yield make
@@ -93,6 +93,17 @@ def gone(pid: int) -> bool:
 def test_a_supervisor_does_one_run_after_the_other(forking: Any) -> None:
     one = forking()
     assert len({one.run(code=code) for code in (0, 1, 75, 0)}) == 1
+
+
+def test_it_needs_no_link_to_its_descriptors_in_dev(forking: Any, tmp_path: Path) -> None:
+    """A small container has only the devices that it was given."""
+    make = 'mount -t tmpfs none "$0" && touch "$0/null" && mount --bind /dev/null "$0/null" && mount --move "$0" /dev'
+    (tmp_path / "dev").mkdir()
+    inside = ["unshare", "--mount", "sh", "-c", f'{make} && exec "$@"', str(tmp_path / "dev")]
+    if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no mount namespaces here")
+    one = forking(*inside)
+    assert one.run() == one.run()
 
 
 @pytest.mark.parametrize(

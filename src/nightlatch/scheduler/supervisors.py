@@ -16,7 +16,7 @@ from ..config import place
 from ..core.job import unpack
 from ..errors import Error, Stop
 from ..runtime.supervisor.start import start
-from ..system import clock, printing, tree
+from ..system import clock, printing, process, tree
 from ..system.light import signal, sockets
 from .orders import receive, send
 
@@ -141,7 +141,7 @@ def _state() -> tuple[object, ...]:
     return (
         count_threads(),
         tree.strangers(),
-        sorted(os.listdir("/dev/fd")),
+        process.own_descriptors(),
         dict(os.environ),
         [signal.getsignal(signum) for signum in range(1, signal.NSIG)],
         signal.pthread_sigmask(signal.SIG_BLOCK, ()),

@@ -8,6 +8,7 @@ import os
 import sys
 
 from ....config import place
+from ....system import process
 from ...shared import trace
 
 TYPE_CHECKING = False
@@ -40,8 +41,7 @@ def _start(what: str, path: str, store: str) -> None:
 
 
 def _inherited() -> Iterable[int]:
-    for name in os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"):
-        fd = int(name)
+    for fd in process.own_descriptors():
         try:
             if fd > 2 and os.get_inheritable(fd):
                 yield fd
