@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
-from nightlatch.system import filelock
+from nightlatch.errors import StoreUnreachable
+from nightlatch.store import url
+from nightlatch.system import filelock, identity, process
 from nightlatch.system.filelock import FairLock
 from nightlatch.system.process import start_of
 from tests.support.programs import until
@@ -139,9 +141,33 @@ def test_a_waiter_that_is_interrupted_leaves_nothing_behind(tmp_path: Path, way:
     assert not done
 
 
+def test_a_verb_that_has_to_wait_when_no_thread_can_be_started_may_be_tried_again(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command may fork up to the limit. The keeper goes on after a store that is unreachable, not after a bug."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    store = url.connect(sqlite_url)
+    assert store.look("job", "key") is None
+    lock = FairLock(sqlite_url.removeprefix("sqlite:///") + ".queue")
+    assert lock.acquire(30)
+    monkeypatch.setattr(filelock, "start_new_thread", refuse)
+    before = process.own_descriptors()
+    for _ in range(3):
+        with pytest.raises(StoreUnreachable, match="can't start new thread"):
+            store.acquire("job", "a" * 32, identity.holder(pid=0), 60.0)
+    assert len(process.own_descriptors()) <= len(before) + 1  # the queue's file stays open
+    lock.release()
+    assert store.acquire("job", "a" * 32, identity.holder(pid=0), 60.0)
+
+
 FULL = """
 import resource, sys
-from nightlatch.system import filelock
+from nightlatch.errors import StoreUnreachable
+from nightlatch.store import url
+from nightlatch.system import filelock, identity, process
 filelock._lines = lambda _: []  # it must sign
 lock, ways = filelock.FairLock(sys.argv[1]), {"acquire": lambda: lock.acquire(30), "run": lambda: lock.run(int, 30)}
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

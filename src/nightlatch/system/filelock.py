@@ -7,6 +7,7 @@ time. A waiter can see whether the holder is stopped: the kernel names the holde
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from _thread import allocate_lock, start_new_thread
@@ -229,7 +230,11 @@ class _Waiter:
         self._done = allocate_lock()  # released by the thread, after it has set `_over`
         self._done.acquire()
         self._over = False
-        start_new_thread(self._block, ())
+        try:
+            start_new_thread(self._block, ())
+        except RuntimeError as error:  # there are too many threads and processes now: the next try may succeed
+            os.close(fd)
+            raise OSError(errno.EAGAIN, str(error)) from error
 
     def wait(self, timeout: float = -1.0) -> bool:
         """True once the thread has got the lock and, with `work`, has done it. May be called again after that."""
