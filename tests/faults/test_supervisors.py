@@ -159,6 +159,15 @@ def test_two_runs_at_a_time_are_never_given_to_one(forking: Any, tmp_path: Path)
     assert one.run() in pids
 
 
+def test_any_number_of_runs_at_a_time_needs_few_descriptors(forking: Any, tmp_path: Path) -> None:
+    one = forking("sh", "-c", 'ulimit -n 120 && exec "$@"', "sh")
+    wait = f"while not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.2)"
+    pids = {one.order(wait) for _ in range(130)}
+    (tmp_path / "go").touch()
+    assert {tuple(one.said()) for _ in pids} == {("ended", pid, 0) for pid in pids}
+    assert one.run() in pids
+
+
 def test_one_without_an_order_ends_after_a_while(forking: Any) -> None:
     one = forking(idle=0.05)
     first = one.run()

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _IDLE = 1.0  # seconds after which a supervisor without an order is ended
 _NEVER = float("inf")
+_MOST_KEPT = 100  # supervisors at a time that may get another order: each of them takes a descriptor here
 _MOST_RUNS = 100  # of one supervisor: what a run might leak does not add up for ever
 
 
@@ -96,8 +97,11 @@ class Supervisors:
                 channel.close()
             _live(theirs, order)
         theirs.close()
-        self._by_fd[ours.fileno()] = _Supervisor(pid, ours)
-        self._poll.register(ours.fileno(), select.POLLIN)
+        if len(self._by_fd) < _MOST_KEPT:
+            self._by_fd[ours.fileno()] = _Supervisor(pid, ours)
+            self._poll.register(ours.fileno(), select.POLLIN)
+        else:
+            ours.close()  # so it ends after this run
         return pid
 
 
