@@ -316,6 +316,30 @@ def test_an_upgrade_between_two_looks_is_taken_up_before_the_first_run_with_a_wo
     assert marker.exists() and "exit code 125" not in place.said
 
 
+@pytest.mark.parametrize("when", ["while the new program loads", "later"])
+def test_the_end_of_a_run_that_was_going_on_in_an_upgrade_is_reported(place: Place, tmp_path: Path, when: str) -> None:
+    shutil.copytree(SOURCE, tmp_path / "package", ignore=shutil.ignore_patterns("__pycache__"))
+    module = tmp_path / "package" / "nightlatch" / "scheduler" / "forks.py"
+    begun, loaded, over = (tmp_path / name for name in ("begun", "loaded", "over"))
+    place.write(
+        f'[jobs.slow]\nschedule = "every {int(time.time()) + 2}s"\ntimeout = "1m"\n'
+        f'command = "echo >> seen; while [ ! -e {over} ]; do sleep 0.1; done"\n'
+        '[jobs.quick]\nschedule = "every 1s"\ntimeout = "1m"\ncommand = "true"\n'
+    )
+    place.serve(PYTHONPATH=str(tmp_path / "package"))
+    until(place.seen)
+    still = f"os.getppid() > 1 and not os.path.exists({str(loaded)!r})"
+    wait = f"import time\nopen({str(begun)!r}, 'w')\nwhile {still}:\n    time.sleep(0.1)\n"
+    module.write_text(module.read_text().replace("\nimport select\n", f"\n{wait}import select\n", 1))
+    until(begun.exists)
+    if when == "later":
+        loaded.touch()
+    over.touch()
+    until(lambda: " job=slow " in (place.folder / "state.db.d" / "supervisors.log").read_text())
+    loaded.touch()
+    until(lambda: " slow 2" in place.said, 15)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_few_supervisors_do_many_runs_and_none_sees_what_another_was_given(place: Place) -> None:
     """The command's parent is its warden, and that one's parent is the supervisor."""

@@ -10,10 +10,13 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from nightlatch.system import filelock
+from nightlatch.errors import StoreUnreachable
+from nightlatch.store import url
+from nightlatch.system import filelock, identity, process
 from nightlatch.system.filelock import FairLock
 from nightlatch.system.process import start_of
 from tests.support.programs import until
@@ -82,6 +85,37 @@ def test_work_that_was_given_up_is_never_done(tmp_path: Path) -> None:
     assert done == [3]
 
 
+@pytest.mark.parametrize("way", ["run", "acquire"])
+def test_one_that_gets_the_lock_as_its_patience_ends_has_it(
+    tmp_path: Path, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it gives up it looks at the holder once more, which takes a moment."""
+    path = f"{tmp_path}/lock"
+    first, second = FairLock(path), FairLock(path)
+    assert first.acquire(30)
+    waiters, results = list[Any](), list[object]()
+
+    class Waiter(filelock._Waiter):
+        def wait(self, timeout: float = -1.0) -> bool:
+            waiters.append(self)
+            return super().wait(timeout)
+
+    monkeypatch.setattr(filelock, "_Waiter", Waiter)
+
+    def look() -> None:
+        if first.held:
+            first.release()
+            until(waiters[0]._settled.locked)  # its thread has the lock
+
+    monkeypatch.setattr(second, "stopped_holder", look)
+    call = {"run": lambda: second.run(lambda: True, 0.01), "acquire": lambda: second.acquire_from_stopped(0.01)}[way]
+    calling = threading.Thread(target=lambda: results.append(call()), daemon=True)
+    calling.start()
+    calling.join(20)
+    assert results == [True]
+    assert second.held == (way == "acquire")
+
+
 @pytest.mark.parametrize("way", ["run", "acquire", "acquire_from_stopped"])
 def test_a_waiter_that_is_interrupted_leaves_nothing_behind(tmp_path: Path, way: str) -> None:
     path = f"{tmp_path}/lock"
@@ -107,9 +141,33 @@ def test_a_waiter_that_is_interrupted_leaves_nothing_behind(tmp_path: Path, way:
     assert not done
 
 
+def test_a_verb_that_has_to_wait_when_no_thread_can_be_started_may_be_tried_again(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command may fork up to the limit. The keeper goes on after a store that is unreachable, not after a bug."""
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    store = url.connect(sqlite_url)
+    assert store.look("job", "key") is None
+    lock = FairLock(sqlite_url.removeprefix("sqlite:///") + ".queue")
+    assert lock.acquire(30)
+    monkeypatch.setattr(filelock, "start_new_thread", refuse)
+    before = process.own_descriptors()
+    for _ in range(3):
+        with pytest.raises(StoreUnreachable, match="can't start new thread"):
+            store.acquire("job", "a" * 32, identity.holder(pid=0), 60.0)
+    assert len(process.own_descriptors()) <= len(before) + 1  # the queue's file stays open
+    lock.release()
+    assert store.acquire("job", "a" * 32, identity.holder(pid=0), 60.0)
+
+
 FULL = """
 import resource, sys
-from nightlatch.system import filelock
+from nightlatch.errors import StoreUnreachable
+from nightlatch.store import url
+from nightlatch.system import filelock, identity, process
 filelock._lines = lambda _: []  # it must sign
 lock, ways = filelock.FairLock(sys.argv[1]), {"acquire": lambda: lock.acquire(30), "run": lambda: lock.run(int, 30)}
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

@@ -20,7 +20,7 @@ from nightlatch.scheduler import supervisors
 supervisors._IDLE, supervisors._MOST_RUNS = float(sys.argv[1]), int(sys.argv[2])
 def supervise(order):
     exec(order["job"])
-    return order["code"]
+    return order["code"], order["verdict"]
 supervisors.supervise = supervise
 poll = select.poll()
 poll.register(0, select.POLLIN)
@@ -29,31 +29,34 @@ os.set_blocking(end, False)
 signal.signal(signal.SIGCHLD, lambda *_: None)
 signal.set_wakeup_fd(end)
 poll.register(woken, select.POLLIN)
-mine = supervisors.Supervisors(poll)
+mine, running = supervisors.Supervisors(poll), set()
 while True:
     pause = mine.end_idle()
     ready = {fd for fd, _ in poll.poll(min(pause, 60) * 1000 + 1)}
     if woken in ready:
         os.read(woken, 4096)
-    for ended in mine.ended(ready):
-        print(json.dumps(["ended", *ended]), flush=True)
+    for pid, code in mine.ended(ready):
+        if pid in running:  # as the scheduler does
+            running.remove(pid)
+            print(json.dumps(["ended", pid, code]), flush=True)
     if 0 in ready:
         order = json.loads(os.read(0, 65536))
-        print(json.dumps(["started", mine.start(order, reuse=order["reuse"])]), flush=True)
+        running.add(pid := mine.start(order, reuse=order["reuse"]))
+        print(json.dumps(["started", pid]), flush=True)
 """
 
 
 class Forking:
-    def __init__(self, log: Path, *, idle: float = 60.0, most: int = 100) -> None:
+    def __init__(self, log: Path, *before: str, idle: float = 60.0, most: int = 100) -> None:
         self._log = str(log)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", FORKING, str(idle), str(most)], stdin=-1, stdout=-1, text=True, bufsize=1
+            [*before, sys.executable, "-c", FORKING, str(idle), str(most)], stdin=-1, stdout=-1, text=True, bufsize=1
         )
 
-    def order(self, job: str = "pass", code: int = 0, *, reuse: bool = True) -> int:
+    def order(self, job: str = "pass", code: int = 0, *, reuse: bool = True, verdict: bool = True) -> int:
         """Returns the pid of the supervisor that got it."""
         assert self.process.stdin
-        order = {"job": job, "code": code, "reuse": reuse, "log": self._log}
+        order = {"job": job, "code": code, "reuse": reuse, "verdict": verdict, "log": self._log}
         self.process.stdin.write(json.dumps(order) + "\n")
         what, pid = self.said()
         assert what == "started"
@@ -63,8 +66,8 @@ class Forking:
         assert self.process.stdout
         return json.loads(self.process.stdout.readline())
 
-    def run(self, job: str = "pass", code: int = 0, *, reuse: bool = True) -> int:
-        pid = self.order(job, code, reuse=reuse)
+    def run(self, job: str = "pass", code: int = 0, **options: bool) -> int:
+        pid = self.order(job, code, **options)
         assert self.said() == ["ended", pid, code]
         return pid
 
@@ -73,8 +76,8 @@ class Forking:
 def forking(tmp_path: Path) -> Iterator[Any]:
     made: list[Forking] = []
 
-    def make(**settings: Any) -> Forking:
-        made.append(Forking(tmp_path / "log", **settings))
+    def make(*before: str, **settings: Any) -> Forking:
+        made.append(Forking(tmp_path / "log", *before, **settings))
         return made[-1]
 
     yield make
@@ -92,6 +95,17 @@ def test_a_supervisor_does_one_run_after_the_other(forking: Any) -> None:
     assert len({one.run(code=code) for code in (0, 1, 75, 0)}) == 1
 
 
+def test_it_needs_no_link_to_its_descriptors_in_dev(forking: Any, tmp_path: Path) -> None:
+    """A small container has only the devices that it was given."""
+    make = 'mount -t tmpfs none "$0" && touch "$0/null" && mount --bind /dev/null "$0/null" && mount --move "$0" /dev'
+    (tmp_path / "dev").mkdir()
+    inside = ["unshare", "--mount", "sh", "-c", f'{make} && exec "$@"', str(tmp_path / "dev")]
+    if subprocess.run([*inside, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no mount namespaces here")
+    one = forking(*inside)
+    assert one.run() == one.run()
+
+
 @pytest.mark.parametrize(
     "left",
     [
@@ -102,6 +116,8 @@ def test_a_supervisor_does_one_run_after_the_other(forking: Any) -> None:
         "os.environ['SECRET'] = 's3cret'",
         "os.environ.pop('PATH')",
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)",
+        "signal.signal(signal.SIGCHLD, lambda *_: None)",
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])",
     ],
 )
 def test_one_that_a_run_has_left_in_another_state_is_not_used_again(forking: Any, left: str) -> None:
@@ -110,6 +126,22 @@ def test_one_that_a_run_has_left_in_another_state_is_not_used_again(forking: Any
     assert one.run(left, 3) == first
     until(lambda: gone(first))
     assert one.run() != first
+
+
+def test_one_whose_run_ended_with_an_error_is_not_used_again(forking: Any) -> None:
+    one = forking()
+    first = one.run(code=75, verdict=False)
+    assert gone(first)
+    assert one.run() != first
+
+
+def test_each_run_writes_to_the_log_that_is_there(forking: Any, tmp_path: Path) -> None:
+    one, log = forking(), tmp_path / "log"
+    say = "print('%s', file=sys.stderr, flush=True)"
+    first = one.run(say % "first")
+    log.rename(tmp_path / "rotated")
+    assert one.run(say % "second") == first
+    assert log.read_text() == "second\n"
 
 
 def test_a_run_that_publishes_gets_a_new_one(forking: Any) -> None:
@@ -122,6 +154,15 @@ def test_two_runs_at_a_time_are_never_given_to_one(forking: Any, tmp_path: Path)
     wait = f"while not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.01)"
     pids = {one.order(wait), one.order(wait), one.order(wait)}
     assert len(pids) == 3
+    (tmp_path / "go").touch()
+    assert {tuple(one.said()) for _ in pids} == {("ended", pid, 0) for pid in pids}
+    assert one.run() in pids
+
+
+def test_any_number_of_runs_at_a_time_needs_few_descriptors(forking: Any, tmp_path: Path) -> None:
+    one = forking("sh", "-c", 'ulimit -n 120 && exec "$@"', "sh")
+    wait = f"while not os.path.exists({str(tmp_path / 'go')!r}): time.sleep(0.2)"
+    pids = {one.order(wait) for _ in range(130)}
     (tmp_path / "go").touch()
     assert {tuple(one.said()) for _ in pids} == {("ended", pid, 0) for pid in pids}
     assert one.run() in pids

@@ -138,12 +138,13 @@ def package_stamp() -> tuple[int, int]:
 
 
 def _watch_children() -> int:
-    """Returns a descriptor that can be read once a child has ended."""
+    """Returns a descriptor that can be read once a child has ended, and now: one may have ended during an upgrade."""
     woken, end = os.pipe()
     os.set_blocking(woken, False)
     os.set_blocking(end, False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(end, warn_on_full_buffer=False)
+    os.write(end, b"\0")
     return woken
 
 

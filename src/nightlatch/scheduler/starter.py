@@ -138,7 +138,7 @@ class Starter:
         program = """if True:
             import json, sys
             from nightlatch.scheduler.supervisors import supervise
-            sys.exit(supervise(json.load(sys.stdin)))
+            sys.exit(supervise(json.load(sys.stdin))[0])
         """
         with open(self._log, "ab") as log:
             process = subprocess.Popen(

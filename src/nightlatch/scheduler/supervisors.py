@@ -16,22 +16,21 @@ from ..config import place
 from ..core.job import unpack
 from ..errors import Error, Stop
 from ..runtime.supervisor.start import start
-from ..system import clock, printing, tree
+from ..system import clock, printing, process, tree
 from ..system.light import signal, sockets
 from .orders import receive, send
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator
     from typing import NoReturn
 
     from .orders import Message
 
 _IDLE = 1.0  # seconds after which a supervisor without an order is ended
 _NEVER = float("inf")
+_MOST_KEPT = 100  # supervisors at a time that may get another order: each of them takes a descriptor here
 _MOST_RUNS = 100  # of one supervisor: what a run might leak does not add up for ever
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
 class _Supervisor:
@@ -47,21 +46,21 @@ class Supervisors:
         """`poll`: gets their channels added. `inherited`: sockets of this process that they must not keep open."""
         self._poll, self._inherited = poll, inherited
         self._by_fd: dict[int, _Supervisor] = {}  # by the channel's descriptor
-        self._running: set[int] = set()  # pids
 
     def start(self, order: Message, *, reuse: bool) -> int:
         """Give the order to an idle supervisor, if there is one and `reuse` allows it, or else to a new one. Returns
         the supervisor's pid."""
         idle = next((one for one in self._by_fd.values() if one.idle_since < _NEVER), None) if reuse else None
-        if idle:
-            idle.idle_since = _NEVER
-            send(idle.channel, order)
-        pid = idle.pid if idle else self._fork(order)
-        self._running.add(pid)
-        return pid
+        if idle is None:
+            return self._fork(order)
+        idle.idle_since = _NEVER
+        send(idle.channel, order)
+        return idle.pid
 
     def ended(self, ready: set[int]) -> list[tuple[int, int]]:
-        """The runs that have ended, as (supervisor's pid, exit code). `ready`: the descriptors that can be read."""
+        """The runs that have ended, as (supervisor's pid, exit code). Supervisors that ended without a run are listed
+        too: what a process did that was forked before an upgrade is not known here. `ready`: the descriptors that can
+        be read."""
         found: list[tuple[int, int]] = []
         for fd in ready & self._by_fd.keys():
             one = self._by_fd[fd]
@@ -71,16 +70,11 @@ class Supervisors:
             else:
                 one.idle_since = clock.now()
                 found.append((one.pid, message["code"]))
-        found += self._reap()
-        self._running -= {pid for pid, _ in found}
-        return found
-
-    def _reap(self) -> Iterator[tuple[int, int]]:
         for pid, status in tree.reap_all()[0].items():
             for fd in [fd for fd, one in self._by_fd.items() if one.pid == pid]:
                 self._drop(fd)
-            if pid in self._running:
-                yield pid, os.waitstatus_to_exitcode(status)
+            found.append((pid, os.waitstatus_to_exitcode(status)))
+        return found
 
     def end_idle(self) -> float:
         """End those that have been idle for too long. Returns the seconds until the next one has been; inf: none is."""
@@ -103,8 +97,11 @@ class Supervisors:
                 channel.close()
             _live(theirs, order)
         theirs.close()
-        self._by_fd[ours.fileno()] = _Supervisor(pid, ours)
-        self._poll.register(ours.fileno(), select.POLLIN)
+        if len(self._by_fd) < _MOST_KEPT:
+            self._by_fd[ours.fileno()] = _Supervisor(pid, ours)
+            self._poll.register(ours.fileno(), select.POLLIN)
+        else:
+            ours.close()  # so it ends after this run
         return pid
 
 
@@ -116,7 +113,10 @@ def _live(channel: socket.socket, order: Message) -> NoReturn:
         for signum in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
             signal.signal(signum, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        _redirect(order["log"])
+        null = os.open(os.devnull, os.O_RDWR)
+        os.dup2(null, 0)
+        os.dup2(null, 1)  # what the command prints is kept with its run
+        printing.install()
         os._exit(_supervise_all(channel, order))
     except BaseException:  # noqa: BLE001  a forked child must not return
         import traceback
@@ -129,8 +129,10 @@ def _supervise_all(channel: socket.socket, order: Message | None) -> int:
     """Carry out the order, and those that follow; returns the exit code of the last run."""
     before, code, runs = _state(), 0, 0
     while order:
-        code, runs = supervise(order), runs + 1
-        if runs == _MOST_RUNS or _state() != before:
+        _log_to(order["log"])
+        code, has_verdict = supervise(order)
+        runs += 1
+        if not has_verdict or runs == _MOST_RUNS or _state() != before:
             break
         os.chdir("/")  # until the next run, the job's folder may be unmounted or replaced
         send(channel, {"code": code})
@@ -143,30 +145,30 @@ def _state() -> tuple[object, ...]:
     return (
         count_threads(),
         tree.strangers(),
-        sorted(os.listdir("/dev/fd")),
+        process.own_descriptors(),
         dict(os.environ),
-        [signal.getsignal(signum) for signum in _SIGNALS],
+        [signal.getsignal(signum) for signum in range(1, signal.NSIG)],
+        signal.pthread_sigmask(signal.SIG_BLOCK, ()),
     )
 
 
-def _redirect(log: str) -> None:
-    """Send the supervisor's output to a file: the scheduler's terminal or pipe may be gone before the run ends."""
-    fd = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
-    os.dup2(null, 1)  # what the command prints is kept with its run
+def _log_to(path: str) -> None:
+    """Send the supervisor's errors to a file: the scheduler's terminal or pipe may be gone before the run ends. Opened
+    again for each run, since the file may have been moved away meanwhile."""
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     os.dup2(fd, 2)
-    printing.install()
+    os.close(fd)
 
 
-def supervise(order: Message) -> int:
-    """Run the claimed job; returns the exit code of its run."""
+def supervise(order: Message) -> tuple[int, bool]:
+    """Run the claimed job. Returns the exit code of its run, and whether it got a verdict: after an error the run may
+    count as running until this process has ended."""
     job = unpack(order["job"])
     place.put_in_force(order.get("config", {}))
     try:
         verdict = start(job, store=order["store"], claim=order["claim"])
     except (Error, Stop) as error:
         print(f"nightlatch: {job.name} ({job.key}): {error}", file=sys.stderr, flush=True)
-        return error.exit_code
+        return error.exit_code, False
     print(verdict.line(), file=sys.stderr, flush=True)
-    return verdict.exit_code
+    return verdict.exit_code, True

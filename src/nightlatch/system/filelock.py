@@ -7,6 +7,7 @@ time. A waiter can see whether the holder is stopped: the kernel names the holde
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from _thread import allocate_lock, start_new_thread
@@ -226,23 +227,29 @@ class _Waiter:
         self.result: object = None
         self.error: BaseException | None = None
         self._settled = allocate_lock()  # the side that takes it first decides: locked, or given up
-        self._done = allocate_lock()
+        self._done = allocate_lock()  # released by the thread, after it has set `_over`
         self._done.acquire()
-        start_new_thread(self._block, ())
+        self._over = False
+        try:
+            start_new_thread(self._block, ())
+        except RuntimeError as error:  # there are too many threads and processes now: the next try may succeed
+            os.close(fd)
+            raise OSError(errno.EAGAIN, str(error)) from error
 
-    def wait(self, timeout: float) -> bool:
-        return self._done.acquire(timeout=timeout)
+    def wait(self, timeout: float = -1.0) -> bool:
+        """True once the thread has got the lock and, with `work`, has done it. May be called again after that."""
+        return self._over or self._done.acquire(timeout=timeout)
 
     def give_up(self) -> bool:
         """Stop waiting. False: too late, the waiter has got the lock, and its work is done when this returns."""
         if self._settled.acquire(blocking=False):
             return True
-        self._done.acquire()
+        self.wait()
         return False
 
     def leave(self) -> None:
         """The caller was interrupted: neither the wait nor the work may continue."""
-        if not self._settled.acquire(blocking=False) and self._done.acquire() and self._is_callers():
+        if not self._settled.acquire(blocking=False) and self.wait() and self._is_callers():
             self._give_back()
 
     def _is_callers(self) -> bool:
@@ -268,7 +275,8 @@ class _Waiter:
             if not self._is_callers():
                 self._give_back()
         finally:
-            self._done.release()  # the descriptor may be closed already from here on
+            self._over = True  # the descriptor may be closed already from here on
+            self._done.release()
 
     def _give_back(self) -> None:
         try:

@@ -88,6 +88,11 @@ def newest_id() -> int:
         return 0
 
 
+def own_descriptors() -> list[int]:
+    """This process's open descriptors, with the one that the list is read from."""
+    return sorted(map(int, os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd")))
+
+
 def name(pid: int) -> str:
     """The process's name in the kernel, which the process can change; "" if it is gone."""
     if sys.platform == "linux":

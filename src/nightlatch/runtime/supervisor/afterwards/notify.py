@@ -10,6 +10,7 @@ import sys
 
 from ....config import place
 from ....store import url
+from ....system import process
 from ...shared import trace
 from ...shared.senders import SenderLock
 
@@ -45,8 +46,7 @@ def _start_unless_taken(lock: SenderLock, what: str, path: str, store: str) -> N
 
 
 def _inherited() -> Iterable[int]:
-    for name in os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"):
-        fd = int(name)
+    for fd in process.own_descriptors():
         try:
             if fd > 2 and os.get_inheritable(fd):
                 yield fd
