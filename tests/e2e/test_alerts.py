@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -84,6 +85,16 @@ def test_a_run_beside_serve_starts_no_sender_and_is_told(sqlite_url, config):
         assert process.wait(30) == 0
     assert len(fails("l")) == 1
     until(lambda: len(got.read_text().splitlines()) == 2)
+
+
+def test_a_sender_that_is_stopped_keeps_no_alert_back(sqlite_url, config):
+    file, got = config
+    nightlatch(sqlite_url, "run", "first", "--config", str(file), "--", "true", env={"NIGHTLATCH_ALERTS": "off"})
+    with following(sqlite_url, file) as process:
+        process.send_signal(signal.SIGSTOP)
+        assert nightlatch(sqlite_url, "run", "agent", "--config", str(file), "--", "false").returncode == 1
+        until(lambda: got.exists() and len(got.read_text().splitlines()) == 1)
+        assert process.wait(30) == -signal.SIGKILL  # once continued, it would act on what it read long ago
 
 
 def test_alerts_test_reports_on_each_transport_before_the_first_run(sqlite_url, config):

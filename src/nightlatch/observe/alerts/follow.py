@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime
 
 from ...errors import StoreUnreachable
@@ -68,7 +69,8 @@ def forever(url: str, folder: str, file: str, load: Callable[[], AlertSettings |
             try:
                 sender = sender or _sender(url, settings)
                 sender.round()
-                lock.take()  # runs that end now leave their alerts to us
+                with suppress(OSError):  # without the lock, on a full disk say, runs start senders of their own
+                    lock.take()
                 if clock.now() - answered_at > _ABSENCES:
                     _look_at_store(url, settings)
                     answered_at = clock.now()

@@ -4,6 +4,7 @@ twice have the same ids."""
 from __future__ import annotations
 
 import select
+from contextlib import suppress
 
 from ...core import statuses
 from ...errors import StoreUnreachable
@@ -69,7 +70,8 @@ def forever(url: str, stop: int) -> None:
         try:
             ledger = ledger or open_for(url)
             send_new(ledger, exporter)
-            lock.take()  # runs that end now leave their traces to us
+            with suppress(OSError):  # without the lock, on a full disk say, runs start senders of their own
+                lock.take()
         except (StoreUnreachable, NotSent):
             ledger = None  # the exporter has reported it; the next round tries again
     lock.release()

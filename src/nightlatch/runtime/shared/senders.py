@@ -5,46 +5,39 @@ A sender looks once more after it has released the lock: a process that saw the 
 
 from __future__ import annotations
 
-import fcntl
 import os
 from zlib import crc32
 
 from ...system import durable
+from ...system.filelock import FairLock
+
+_PATIENCE = 1.0  # seconds for the end of a holder that is stopped
 
 
 class SenderLock:
     def __init__(self, what: str, folder: str, file: str = "") -> None:
         """`folder`: the store's, on this machine. `file`: the nightlatch.toml that says where it is sent; another file
         may have other receivers, and so needs another sender."""
-        self._path = os.path.join(folder, f"{what}-{crc32(os.fsencode(os.path.realpath(file))):08x}.lock")
-        self._fd = -1
+        path = os.path.join(folder, f"{what}-{crc32(os.fsencode(os.path.realpath(file))):08x}.lock")
+        self._lock = FairLock(path, signs=True)
 
     def take(self) -> bool:
-        """Have the lock; False if another process has it."""
-        if self._fd < 0:
-            durable.private_folder(os.path.dirname(self._path))
-            self._fd = self._locked(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        return self._fd >= 0
+        """Have the lock; False if another process sends. One that is stopped does not: it is killed."""
+        if not self._lock.held:
+            durable.private_folder(os.path.dirname(self._lock.path))
+            if not self._lock.acquire_if_free() and self._lock.stopped_holder():
+                self._lock.acquire_from_stopped(_PATIENCE)
+        return self._lock.held
 
     def is_taken(self) -> bool:
-        """Has another process the lock? Creates nothing."""
-        try:
-            fd = self._locked(os.open(self._path, os.O_RDWR | os.O_CLOEXEC))
-        except FileNotFoundError:
+        """Does another process send?"""
+        if not os.path.exists(self._lock.path):
             return False
-        if fd >= 0:
-            os.close(fd)
-        return fd < 0
+        if self._lock.acquire_if_free():
+            self._lock.release()
+            return False
+        return not self._lock.stopped_holder()
 
     def release(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def _locked(self, fd: int) -> int:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            return -1
-        return fd
+        if self._lock.held:
+            self._lock.release()
