@@ -14,6 +14,7 @@ from .value import replace, value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from typing import Any
 
 RAN, COLLAPSED, SKIPPED = "ran", "collapsed", "skipped"  # every slot ends as one of these
@@ -176,7 +177,7 @@ class Row:
         return [record for record in self.records if there.get(record.first) != record]
 
     def pack(self) -> str:
-        facts = _packed(self, _BLANK, _NOT_PLAIN)
+        facts = _packed(self, _ROW)
         if self.claim:
             facts["claim"] = _packed(self.claim, _CLAIM)
         if self.records:
@@ -207,14 +208,20 @@ def read(cursor: Cursor) -> Row:
 
 
 _encode = json_text.encoder(compact=True)
-_BLANK = Row(job="", slot=-1.0, next_due=-1.0)
-_NOT_PLAIN = frozenset({"job", "id", "slot", "claim", "records", "paused"})  # columns, and values packed separately
-_CLAIM = Claim(id="", slot=-1.0)
-_RECORD = SlotRecord(first=-1.0, last=-1.0, outcome="")
-_PAUSE = Pause(by="", at=-1.0)
 
 
-def _packed(one: object, blank: object, without: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """The fields that differ from `blank`, which has every default."""
-    defaults = blank.__dict__
-    return {name: value for name, value in one.__dict__.items() if name not in without and value != defaults[name]}
+def _fields(blank: object, without: Collection[str] = ()) -> list[tuple[str, object]]:
+    """The fields of a kind of value, each with the content that is not written. `blank`: has every default."""
+    return [(name, default) for name, default in blank.__dict__.items() if name not in without]
+
+
+_COLUMNS, _PACKED = ("job", "id", "slot"), ("claim", "records", "paused")
+_ROW = _fields(Row(job="", slot=-1.0, next_due=-1.0), (*_COLUMNS, *_PACKED))
+_CLAIM = _fields(Claim(id="", slot=-1.0))
+_RECORD = _fields(SlotRecord(first=-1.0, last=-1.0, outcome=""))
+_PAUSE = _fields(Pause(by="", at=-1.0))
+
+
+def _packed(one: object, fields: list[tuple[str, object]]) -> dict[str, Any]:
+    values = one.__dict__
+    return {name: value for name, default in fields if (value := values[name]) != default}

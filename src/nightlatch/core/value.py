@@ -39,7 +39,7 @@ else:
         def __init__(self, **arguments):
             values = self.__dict__
             values.update(defaults, **arguments)
-            if values.keys() != known:
+            if len(values) != len(known) or not arguments.keys() <= known:
                 wrong = ", ".join(values.keys() - known)
                 missing = ", ".join(known - values.keys())
                 raise TypeError(f"{cls.__name__} " + (f"has no field {wrong}" if wrong else f"needs {missing}"))

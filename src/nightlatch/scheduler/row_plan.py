@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..core import slots
-from ..core.row import NEVER, SKIPPED, Row, SlotRecord
+from ..core.row import NEVER, SKIPPED, Move, Row, SlotRecord
 from ..core.slots import Decision
 from ..core.value import replace
 from .scheduled import Scheduled, due_before
@@ -32,11 +32,12 @@ class RowPlan:
         """Does the row wait for room, or for something that has no known time?"""
         return self.decision == _NOTHING
 
-    def moved(self, move: str, host: str) -> Row:
-        """The row after the move; a new claim has the move's id."""
+    def move(self, move: str, host: str) -> Move:
+        """The move of the row to what it becomes; a new claim has the move's id."""
         claim = self.decision.claim if self.decision else None
         claim = replace(claim, id=move, by=host) if claim else self.new.claim
-        return replace(self.new, id=move, by=host, claim=claim)
+        self.new = replace(self.new, id=move, by=host, claim=claim)
+        return (self.row or replace(self.new, id="")).move_to(self.new, move)
 
 
 def takes_room(row: Row, host: str) -> bool:

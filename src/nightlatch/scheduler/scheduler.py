@@ -290,9 +290,7 @@ class Scheduler:
     # ── moving and starting ──
 
     def _move(self, plan: RowPlan) -> tuple[RowPlan, Move]:
-        move = self._new_id()
-        plan.new = plan.moved(move, self._host)
-        return plan, (plan.row or replace(plan.new, id="")).move_to(plan.new, move)
+        return plan, plan.move(self._new_id(), self._host)
 
     def _advance(self, moves: list[tuple[RowPlan, Move]]) -> None:
         if not moves:

@@ -1,5 +1,5 @@
-"""The jobs' rows in an SQL database. Several moves are one transaction; `{unlocked}` skips rows that another
-transaction is moving, because two transactions that wait for each other's rows would deadlock."""
+"""The jobs' rows in an SQL database. Several moves are one transaction; where there may be several writers, it skips
+rows that another transaction is moving, because two transactions that wait for each other's rows would deadlock."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ ON CONFLICT (job) DO NOTHING
 
 _MOVE = """
 UPDATE {prefix}job SET id = :id, slot = :slot, wake = :wake, body = :body
-WHERE job IN (SELECT job FROM {prefix}job WHERE job = :job {unlocked})
-  AND id = :seen AND (:slot <= slot OR :slot <= {wall})
+WHERE job = :job AND id = :seen AND (:slot <= slot OR :slot <= {wall})
 """
+_MOVE_UNLOCKED = f"{_MOVE} AND job IN (SELECT job FROM {{prefix}}job WHERE job = :job {{unlocked}})"
 
 _READ_IDS = "SELECT job, id FROM {prefix}job"
 
@@ -54,7 +54,7 @@ def advance(db: SqliteDatabase | PostgresDatabase, render: Callable[[str], str],
     ordered = sorted(moves, key=lambda move: move.job)  # every process inserts in the same order, so that none deadlock
     with db.transaction() as execute:
         execute.many(render(_INSERT), [_values(move) for move in ordered if not move.seen])
-        execute.many(render(_MOVE), [_values(move) for move in ordered if move.seen])
+        execute.many(render(_move_of(db)), [_values(move) for move in ordered if move.seen])
         if len(moves) > _MAX_SINGLE_READS:
             found = execute(render(_READ_IDS))
         else:
@@ -65,10 +65,14 @@ def advance(db: SqliteDatabase | PostgresDatabase, render: Callable[[str], str],
 
 def _advance_one(db: SqliteDatabase | PostgresDatabase, render: Callable[[str], str], move: Move) -> bool:
     """One move is the usual case: it needs no transaction."""
-    sql = render(f"{_MOVE if move.seen else _INSERT} RETURNING job")
+    sql = render(f"{_move_of(db) if move.seen else _INSERT} RETURNING job")
     if db.write(sql, **_values(move)):
         return True
     return [(move.job, move.id)] == db.read(render(f"{_READ_IDS} WHERE job = :job"), job=move.job)
+
+
+def _move_of(db: SqliteDatabase | PostgresDatabase) -> str:
+    return _MOVE_UNLOCKED if db.unlocked else _MOVE
 
 
 def _values(move: Move) -> dict[str, Any]:
