@@ -59,12 +59,19 @@ def test_a_run_that_failed_is_told_and_then_that_it_is_well_again(sqlite_url, co
 
 
 @contextmanager
-def following(store: str, file: Path, **env: str) -> Iterator[subprocess.Popen[str]]:
+def following(store: str, file: Path) -> Iterator[subprocess.Popen[str]]:
     """The sender that `serve` has beside it."""
-    lock = SenderLock("alerts", url.folder_of(store), str(file))
-    with start(store, "alerts", "send", "--follow", "--config", str(file), env=env, stdin=subprocess.PIPE) as process:
-        until(lock.is_taken)
-        yield process
+    words = ["alerts", "send", "--follow", "--config", str(file)]
+    with start(store, *words, stdin=subprocess.PIPE) as process:
+        try:
+            until(sending(store, file).is_taken)
+            yield process
+        finally:
+            process.kill()
+
+
+def sending(store: str, file: Path) -> SenderLock:
+    return SenderLock("alerts", url.folder_of(store), str(file))
 
 
 def test_a_run_beside_serve_starts_no_sender_and_is_told(sqlite_url, config):
@@ -95,6 +102,25 @@ def test_a_sender_that_is_stopped_keeps_no_alert_back(sqlite_url, config):
         assert nightlatch(sqlite_url, "run", "agent", "--config", str(file), "--", "false").returncode == 1
         until(lambda: got.exists() and len(got.read_text().splitlines()) == 1)
         assert process.wait(30) == -signal.SIGKILL  # once continued, it would act on what it read long ago
+
+
+def test_a_sender_that_does_not_reach_the_store_leaves_the_alerts_to_the_runs(sqlite_url, config):
+    file, _ = config
+    nightlatch(sqlite_url, "run", "first", "--config", str(file), "--", "true", env={"NIGHTLATCH_ALERTS": "off"})
+    store = Path(sqlite_url.removeprefix("sqlite:///"))
+    with following(sqlite_url, file):
+        store.rename(away := store.with_name("away"))
+        until(lambda: not sending(sqlite_url, file).is_taken())
+        away.rename(store)
+        until(sending(sqlite_url, file).is_taken)
+
+
+def test_while_a_sender_is_at_work_alerts_send_says_so(sqlite_url, config):
+    file, _ = config
+    nightlatch(sqlite_url, "run", "first", "--config", str(file), "--", "true", env={"NIGHTLATCH_ALERTS": "off"})
+    with following(sqlite_url, file):
+        done = nightlatch(sqlite_url, "alerts", "send", "--config", str(file))
+        assert (done.returncode, done.stderr) == (0, "nightlatch: another process of this machine sends them\n")
 
 
 def test_alerts_test_reports_on_each_transport_before_the_first_run(sqlite_url, config):

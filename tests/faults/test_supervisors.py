@@ -202,8 +202,11 @@ def test_without_the_forking_process_an_idle_one_ends_and_a_running_one_ends_its
     forking: Any, tmp_path: Path
 ) -> None:
     one = forking()
-    working = one.order(f"time.sleep(1); open({str(tmp_path / 'done')!r}, 'w').close()")
+    go, done = tmp_path / "go", tmp_path / "done"
+    working = one.order(f"while not os.path.exists({str(go)!r}): time.sleep(0.01)\nopen({str(done)!r}, 'w').close()")
     idle = one.run()
     one.process.kill()
-    until(lambda: gone(idle) and gone(working))
-    assert (tmp_path / "done").exists()
+    until(lambda: gone(idle))
+    go.touch()
+    until(lambda: gone(working))
+    assert done.exists()

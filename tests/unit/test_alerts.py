@@ -22,6 +22,7 @@ from nightlatch.observe.alerts.transports import TRANSPORTS, Refused, SendFailed
 from nightlatch.observe.night_rows import parts
 from nightlatch.observe.overview import overview
 from nightlatch.observe.reader import StoreReader
+from nightlatch.runtime.shared.senders import SenderLock
 from nightlatch.store import url
 from nightlatch.system import clock
 from tests.support.ledgers import ME, begun, tamper
@@ -156,6 +157,40 @@ def test_a_message_is_tried_until_it_is_delivered_with_the_same_id(book, reader,
     assert len(receiver.messages) == 1 and sender.is_idle()
     ((alert, message),) = book.outbox.recent(0, 10)
     assert (message.status, message.tries, alert.message) == (SENT, 3, receiver.messages[0].id)
+
+
+def test_a_sender_that_tries_for_long_looks_for_absences_too(ledger_url, book, reader, receiver, monkeypatch):
+    looks: list[object] = []
+    monkeypatch.setattr(follow, "_look_at_store", lambda *words: looks.append(words))
+    monkeypatch.setattr(follow, "_STEP", 0.0)
+    monkeypatch.setattr(follow, "_ABSENCES", 0.0)
+    receiver.answers = [SendFailed("busy")] * 3
+    end(book, 1, "failed")
+    assert follow.until_idle(ledger_url, "", ONE)
+    assert len(receiver.messages) == 1 and len(looks) >= 4
+
+
+def test_a_sender_ends_when_its_settings_are_no_longer_in_force(ledger_url, book, reader, receiver, monkeypatch):
+    monkeypatch.setattr(follow, "_STEP", 0.0)
+    receiver.answers = [SendFailed("gone")] * 100
+    end(book, 1, "failed")
+    assert follow.until_idle(ledger_url, "", ONE, lambda: len(receiver.answers) > 90)
+    assert not receiver.messages
+
+
+def test_one_process_sends_for_each_file_and_where_there_can_be_no_lock_all_do(tmp_path, monkeypatch):
+    first, second = SenderLock("alerts", str(tmp_path), "a.toml"), SenderLock("alerts", str(tmp_path), "a.toml")
+    assert first.take() and second.is_taken() and not second.take()
+    assert SenderLock("alerts", str(tmp_path), "b.toml").take()
+    first.release()
+    assert not second.is_taken() and second.take()
+    traces = SenderLock("traces", str(tmp_path))
+    assert traces.take()
+    monkeypatch.chdir(tmp_path)
+    assert SenderLock("traces", str(tmp_path)).is_taken()
+    (tmp_path / "file").touch()
+    nowhere = SenderLock("traces", str(tmp_path / "file" / "below"))
+    assert nowhere.take() and not nowhere.is_taken()
 
 
 def test_a_refused_message_is_undelivered_and_the_other_transport_hears_of_it(book, reader, receiver):

@@ -99,7 +99,8 @@ def _send(store: str | None, *, keep_sending: bool) -> int:
         follow.forever(where, folder, place.find(), load, stop=0)
     elif place.find() and (settings := alerts_of(place.find())):
         open_for(where)
-        follow.until_idle(where, place.find(), settings)
+        if not follow.until_idle(where, place.find(), settings):
+            print("nightlatch: another process of this machine sends them", file=sys.stderr)
     return 0
 
 

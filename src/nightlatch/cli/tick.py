@@ -26,5 +26,6 @@ def main(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     code = server(args.store).tick(detach=args.detach)
     # Send the alerts that no run sends: an overdue slot, a reminder, the digest.
-    notify.start_senders(place.of_a_run(""), url.resolve(args.store))
+    where = url.resolve(args.store)
+    notify.start_senders(place.of_a_run(""), where, url.folder_of(where))
     return code

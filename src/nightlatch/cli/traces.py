@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
     parser.usage = "nightlatch traces (RUN | send [RUN]) [options]"
     parser.add_argument("what", metavar="WHAT", help="a run, or send")
     parser.add_argument("run", metavar="RUN", nargs="?", help="send only this one, again")
-    parser.add_flag("--follow", "send: keep sending until standard input is closed")
+    parser.add_flag("--follow", "send: keep sending until standard input is closed and nothing is left")
     parser.add_flag("--json", "one JSON object per span")
     args = parser.parse_args(argv)
     if args.what == "send":

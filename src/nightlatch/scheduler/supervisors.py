@@ -58,9 +58,9 @@ class Supervisors:
         return idle.pid
 
     def ended(self, ready: set[int]) -> list[tuple[int, int]]:
-        """The runs that have ended, as (supervisor's pid, exit code). Supervisors that ended without a run are listed
-        too: what a process did that was forked before an upgrade is not known here. `ready`: the descriptors that can
-        be read."""
+        """The runs that have ended, as (supervisor's pid, exit code). Every supervisor that has exited is listed, an
+        idle one too: after an upgrade this process does not know which of them had a run. `ready`: the descriptors that
+        can be read."""
         found: list[tuple[int, int]] = []
         for fd in ready & self._by_fd.keys():
             one = self._by_fd[fd]

@@ -263,9 +263,11 @@ class _Waiter:
         return not self._work and self.error is None
 
     def _block(self) -> None:
+        must_sign, self._must_sign = self._must_sign, False  # until we have the lock, the signature is the holder's
         try:
             fcntl.flock(self.fd, fcntl.LOCK_EX)
-            if self._must_sign:
+            self._must_sign = must_sign
+            if must_sign:
                 os.pwrite(self.fd, self._signature, 0)
         except OSError as error:
             self.error = error

@@ -1,5 +1,4 @@
-"""The process that sends alerts: until none is left, or for as long as `serve` runs. One process for each machine and
-store is enough; several are safe."""
+"""The process that sends alerts: until none is left, or for as long as `serve` runs."""
 
 from __future__ import annotations
 
@@ -31,20 +30,23 @@ _NEVER = float("-inf")
 _LONGEST = 900.0  # seconds that a process left behind by a run keeps trying; the next run's process continues
 
 
-def until_idle(url: str, file: str, settings: AlertSettings) -> None:
-    """For a process that a finished run or a `tick` leaves behind. Returns at once if another one sends already."""
-    sender = _sender(url, settings)
-    _look_at_store(url, settings)
-    _send_rest(sender, _lock(url, file))
+def until_idle(url: str, file: str, settings: AlertSettings, in_force: Callable[[], bool] = lambda: True) -> bool:
+    """Send until nothing is left, for a quarter of an hour at most, while the settings are `in_force`. False if another
+    process sends already."""
+    lock, sender = _lock(url, file), _sender(url, settings)
+    began, looked_at = clock.now(), _NEVER
 
+    def may_go_on() -> bool:
+        return clock.now() - began < _LONGEST and in_force()
 
-def _send_rest(sender: Sender, lock: SenderLock) -> None:
-    began = clock.now()
-    while clock.now() - began < _LONGEST:
+    while may_go_on():
         if not lock.take():
-            return
+            return False
         try:
-            while clock.now() - began < _LONGEST:
+            while may_go_on():
+                if clock.now() - looked_at > _ABSENCES:
+                    _look_at_store(url, settings)
+                    looked_at = clock.now()
                 sender.round()
                 if sender.is_idle():
                     break
@@ -52,13 +54,14 @@ def _send_rest(sender: Sender, lock: SenderLock) -> None:
         finally:
             lock.release()
         if sender.is_idle():  # asked after the unlock: until then, a process that queued an alert left it to us
-            return
+            break
+    return True
 
 
 def forever(url: str, folder: str, file: str, load: Callable[[], AlertSettings | None], stop: int) -> None:
     """Beside `serve`, until the other end of `stop` is closed and nothing is left to send."""
-    lock, settings = _lock(url, file), load()
-    watch, answered_at, sender = None, _NEVER, None
+    settings = load()
+    lock, watch, answered_at, sender = None, None, _NEVER, None
     while True:
         fresh, pause = load(), _STEP
         if fresh != settings or watch is None:
@@ -69,23 +72,24 @@ def forever(url: str, folder: str, file: str, load: Callable[[], AlertSettings |
             try:
                 sender = sender or _sender(url, settings)
                 sender.round()
-                with suppress(OSError):  # without the lock, on a full disk say, runs start senders of their own
-                    lock.take()
                 if clock.now() - answered_at > _ABSENCES:
                     _look_at_store(url, settings)
                     answered_at = clock.now()
                     watch.record("")  # only now: a round alone may need just the ledger, not the store
+                lock = lock or _lock(url, file)
+                lock.take()  # runs that end now leave their alerts to us
             except (StoreUnreachable, NoStore) as error:
+                if lock:
+                    lock.release()  # a run that reaches the store sends by itself
                 sender, answered_at, pause = None, _NEVER, _AWAY
                 watch.record(str(error), began)
         if select.select([stop], [], [], pause)[0]:
             break
-    lock.release()
-    try:
-        if sender:
-            _send_rest(sender, lock)
-    except (StoreUnreachable, NoStore):
-        pass  # the outbox has it: the next sender continues
+    if lock:
+        lock.release()
+    if settings and sender:
+        with suppress(StoreUnreachable, NoStore):  # the outbox has what is left: the next sender continues
+            until_idle(url, file, settings, lambda: load() == settings)
 
 
 def _look_at_store(url: str, settings: AlertSettings) -> None:

@@ -44,38 +44,37 @@ def send_run(ledger: Ledger, exporter: Exporter, run_id: str) -> int:
 
 def until_sent(url: str) -> None:
     """For a process that a finished run leaves behind. Returns at once if another one sends."""
-    lock, ledger, exporter = _lock(url), open_for(url), Exporter()
-    for number in range(_TRIES):
-        if not lock.take():
-            return
+    lock, ledger, exporter, failures = _lock(url), open_for(url), Exporter(), 0
+    while lock.take():
         try:
             send_new(ledger, exporter)
-            failed = None
-        except NotSent as error:
-            failed = error
+            has_failed = False
+        except NotSent:
+            has_failed, failures = True, failures + 1
+            if failures == _TRIES:
+                raise
         finally:
             lock.release()
-        if failed and number == _TRIES - 1:
-            raise failed
-        if failed:
-            select.select([], [], [], _STEP * 2**number)
+        if has_failed:
+            select.select([], [], [], _STEP * 2 ** (failures - 1))
         elif not ledger.journal.reader(READER).news():
             return  # asked after the unlock: until then, a run that ended left its spans to us
 
 
 def forever(url: str, stop: int) -> None:
-    """Beside `serve`, until the other end of `stop` is closed."""
+    """Beside `serve`, until the other end of `stop` is closed and nothing is left to send."""
     lock, ledger, exporter = _lock(url), None, Exporter()
     while not select.select([stop], [], [], _STEP)[0]:
         try:
             ledger = ledger or open_for(url)
             send_new(ledger, exporter)
-            with suppress(OSError):  # without the lock, on a full disk say, runs start senders of their own
-                lock.take()
+            lock.take()  # runs that end now leave their traces to us
         except (StoreUnreachable, NotSent):
             ledger = None  # the exporter has reported it; the next round tries again
+            lock.release()
     lock.release()
-    until_sent(url)
+    with suppress(StoreUnreachable, NotSent):  # the next sender continues
+        until_sent(url)
 
 
 def _lock(url: str) -> SenderLock:

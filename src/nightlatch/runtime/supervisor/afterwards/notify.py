@@ -9,7 +9,6 @@ import os
 import sys
 
 from ....config import place
-from ....store import url
 from ....system import process
 from ...shared import trace
 from ...shared.senders import SenderLock
@@ -22,13 +21,14 @@ _TABLE = "alerts"  # a file without this word has no alerts: it need not be pars
 _SWITCH = "NIGHTLATCH_ALERTS"  # "off": for tests, and for users who send alerts themselves
 
 
-def start_senders(file: str, store: str) -> None:
-    """`file`: the nightlatch.toml that counts for the run; "": none. A failure here never fails the run."""
+def start_senders(file: str, store: str, folder: str) -> None:
+    """`file`: the nightlatch.toml that counts for the run; "": none. `folder`: the store's, on this machine. A failure
+    here never fails the run."""
     try:
         if file and os.environ.get(_SWITCH) != "off" and place.mentions(file, _TABLE):
-            _start_unless_taken(SenderLock("alerts", url.folder_of(store), file), "alerts", file, store)
+            _start_unless_taken(SenderLock("alerts", folder, file), "alerts", file, store)
         if trace.has_receiver(os.environ):
-            _start_unless_taken(SenderLock("traces", url.folder_of(store)), "traces", file, store)
+            _start_unless_taken(SenderLock("traces", folder), "traces", file, store)
     except OSError as error:
         print(f"nightlatch: no alert is sent now, since no process could be started: {error}", file=sys.stderr)
 

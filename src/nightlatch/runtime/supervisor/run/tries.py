@@ -102,9 +102,9 @@ def _one_try(
         if file or trace.has_receiver(os.environ):
             from ..afterwards import notify
 
-            notify.start_senders(file, pipeline.where)
+            notify.start_senders(file, pipeline.where, pipeline.store.folder)
         signals = attempt.signals if attempt else None
-        if signals or claim:  # otherwise the process ends, which is faster than closing store and ledger
+        if signals or claim:  # else the process ends now, which is faster; a schedule's may do another run
             pipeline.store.close()
             pipeline.ledger.close()
         return verdict, signals
