@@ -6,6 +6,7 @@ from ..errors import StoreUnreachable
 from .wire import Broken, ServerRefused
 
 _CHECK = "Check host and port in --store; nightlatch doctor looks closer"
+_CUT_OFF = "closed the connection before it answered, so the outcome is not known. Try again"
 
 # A part of libpq's message → what it means. If the server uses another language, its own message is shown.
 _NETWORK = (
@@ -22,7 +23,9 @@ _NETWORK = (
     ("too many", "has no connection left for us. Raise max_connections there, or put a pooler in front"),
     ("starting up", "is starting up. Try again in a moment"),
     ("shutting down", "is shutting down. Try again when it is back"),
-    ("terminating connection", "closed the connection before it answered, so the outcome is not known. Try again"),
+    ("terminating connection", _CUT_OFF),
+    ("server closed the connection", _CUT_OFF),
+    ("Connection reset by peer", _CUT_OFF),
     ("read-only", "has no server that accepts writes: name the primary in --store"),
 )
 
