@@ -36,7 +36,8 @@ _SERVER = {
     "`nightlatch migrate --dump-sql` prints), then to GRANT USAGE ON SCHEMA, and SELECT, INSERT, UPDATE, DELETE ON ALL "
     "TABLES",
     "57014": "cancelled the statement: its statement_timeout is too short. Raise it for this user",
-    "55P03": "cancelled the statement: its lock_timeout is too short. Raise it for this user",
+    "55P03": "cancelled the statement: another session kept what it needs locked for too long. Try again: the server "
+    "ends one that has stopped (or the lock_timeout of this user is too short)",
     "53100": "cannot write: its disk is full. Free some space there; nothing was changed",
     "53300": "has no connection left for us. Raise max_connections there, or put a pooler in front",
     "42P01": "lacks one of Nightlatch's tables: run nightlatch migrate",
