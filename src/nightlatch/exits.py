@@ -91,6 +91,7 @@ STALE = Exit(
     "a stale token was refused, since a newer holder has taken over; nothing was written",
     "publish push",
     run="a gate refused its result, since a newer holder has taken over",
+    approve="another process has taken over, and publishes it",
 )
 HELD = Exit(
     75,
@@ -147,6 +148,7 @@ LEASE_LOST = Exit(
     lease="not held under this grant",
     publish="the lease is not held any more",
     push="the lease is not held any more",
+    approve="the lease was lost; approve it again",
 )
 TIMED_OUT = Exit(124, "timed out", "run", once="it was not started: it timed out before its intent was recorded")
 OURS = Exit(125, "Nightlatch itself failed", _EVERY_COMMAND)

@@ -226,6 +226,17 @@ def test_many_grants_leave_no_files_behind(sqlite_url):
     assert list(live.iterdir()) == []
 
 
+@pytest.mark.parametrize("words", [("lock", "job"), ("once", "key"), ("run", "job")], ids=["lock", "once", "run"])
+def test_a_lock_file_that_cannot_be_removed_does_not_make_what_was_done_look_undone(sqlite_url, tmp_path, words):
+    """As on a disk that has become read-only. Here a folder stands in the file's place."""
+    script = 'rm "$0/$NIGHTLATCH_GRANT" && mkdir "$0/$NIGHTLATCH_GRANT"'
+    live = tmp_path / "state" / "nightlatch.db.d" / "live"
+    done = nightlatch(sqlite_url, *words, "--", "sh", "-c", script, str(live))
+    assert done.returncode == 0, done.stderr
+    assert "nightlatch:" not in done.stderr
+    assert nightlatch(sqlite_url, *words, "--", "true").returncode == 0
+
+
 def test_what_the_command_calls_asks_the_store_that_was_named(sqlite_url, tmp_path):
     other = f"sqlite:///{tmp_path}/other/nightlatch.db"
     (tmp_path / "new").write_text("new")

@@ -16,7 +16,7 @@ import pytest
 import nightlatch as package
 from nightlatch.core import effects
 from nightlatch.ledger import open_for
-from tests.support.programs import NIGHTLATCH, alive, carrying, children, environment, nightlatch, start, until
+from tests.support.programs import NIGHTLATCH, alive, carrying, children, environment, nightlatch, python, start, until
 from tests.support.servers.git import git_repository
 
 ACT = 'echo x >> "$0"; echo posted'
@@ -68,6 +68,27 @@ def test_a_code_that_proves_nothing_was_done_may_be_tried_again(sqlite_url, acts
 def test_a_command_that_cannot_be_started_did_nothing(sqlite_url):
     assert nightlatch(sqlite_url, "once", "k", "--", "no-such-command").returncode == 127
     assert nightlatch(sqlite_url, "once", "k", "--", "true").returncode == 0
+
+
+NO_ROOM = """
+from nightlatch.cli.main import main
+from nightlatch.system.lifetime import Lifetime
+
+def full(lifetime):
+    raise OSError(28, "No space left on device", lifetime.path + ".tree")
+Lifetime.enclose = full
+main()
+"""
+
+
+def test_a_disk_without_room_for_the_locks_of_its_tree_leaves_no_doubt(sqlite_url, acts):
+    """Nothing was started."""
+    command = ("once", "k", "--", "sh", "-c", ACT, str(acts))
+    full = python(sqlite_url, NO_ROOM, *command)
+    said = full.communicate()[1]
+    assert full.returncode == 69 and said.count("\n") == 1 and "No space left" in said, said
+    assert nightlatch(sqlite_url, *command).returncode == 0
+    assert count(acts) == 1
 
 
 def test_a_timeout_is_in_doubt(sqlite_url, acts):

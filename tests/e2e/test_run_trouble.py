@@ -100,6 +100,17 @@ def test_who_is_interrupted_has_not_succeeded_however_well_the_command_took_it(s
         assert running.process.returncode == 128 + signum
 
 
+def test_a_log_that_cannot_be_written_fails_no_run(sqlite_url: str, tmp_path: Path) -> None:
+    log, verdict = tmp_path / "state/nightlatch.db.d/runs.log", tmp_path / "verdict.json"
+    log.parent.mkdir(parents=True)
+    log.symlink_to("/dev/full")
+    done = run_job(sqlite_url, "--verdict", str(verdict), "--", "true")
+    assert done.returncode == 0, done.stderr
+    said, line = done.stderr.splitlines()
+    assert said.startswith(f"nightlatch: {log} ") and "No space left" in said
+    assert "status=succeeded" in line and verdict.exists()
+
+
 def test_a_fault_in_the_middle_is_recorded(sqlite_url: str, tmp_path: Path) -> None:
     """A file stands where the runs' folders should be: there is no place for the gateway's programs."""
     folder = tmp_path / "state" / "nightlatch.db.d"

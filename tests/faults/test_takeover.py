@@ -40,6 +40,26 @@ def test_a_killed_holder_is_followed_at_once_when_its_tree_is_gone(sqlite_url, h
     assert not alive(first.command)
 
 
+@pytest.mark.parametrize("trouble", ["OSError(5, 'Input/output error')", "KeyboardInterrupt()"])
+def test_a_grant_that_its_process_never_heard_of_keeps_nobody_waiting(sqlite_url, trouble):
+    """It stands in the store, and the process ends without a lease: a disk that reports an error, a Ctrl-C."""
+    program = f"""
+import nightlatch
+from nightlatch.system import durable
+
+store = nightlatch.connect()
+assert store.id
+def flush(fd):
+    raise {trouble}
+durable.flush = flush
+nightlatch.lease("job", ttl="1h", store=store).acquire()
+"""
+    first = python(sqlite_url, program)
+    assert "acquire" in first.communicate()[1]
+    assert first.returncode
+    assert taken(nightlatch(sqlite_url, "lock", "job", *TOKEN))
+
+
 def test_a_killed_holder_is_not_followed_while_a_part_of_it_lives(sqlite_url):
     """A forked child has the lifetime lock too: its parent's death proves nothing."""
     program = """

@@ -6,6 +6,7 @@ from ..errors import StoreUnreachable
 from .wire import Broken, ServerRefused
 
 _CHECK = "Check host and port in --store; nightlatch doctor looks closer"
+_CUT_OFF = "closed the connection before it answered, so the outcome is not known. Try again"
 
 # A part of libpq's message → what it means. If the server uses another language, its own message is shown.
 _NETWORK = (
@@ -22,7 +23,9 @@ _NETWORK = (
     ("too many", "has no connection left for us. Raise max_connections there, or put a pooler in front"),
     ("starting up", "is starting up. Try again in a moment"),
     ("shutting down", "is shutting down. Try again when it is back"),
-    ("terminating connection", "closed the connection before it answered, so the outcome is not known. Try again"),
+    ("terminating connection", _CUT_OFF),
+    ("server closed the connection", _CUT_OFF),
+    ("Connection reset by peer", _CUT_OFF),
     ("read-only", "has no server that accepts writes: name the primary in --store"),
 )
 
@@ -33,7 +36,8 @@ _SERVER = {
     "`nightlatch migrate --dump-sql` prints), then to GRANT USAGE ON SCHEMA, and SELECT, INSERT, UPDATE, DELETE ON ALL "
     "TABLES",
     "57014": "cancelled the statement: its statement_timeout is too short. Raise it for this user",
-    "55P03": "cancelled the statement: its lock_timeout is too short. Raise it for this user",
+    "55P03": "cancelled the statement: another session kept what it needs locked for too long. Try again: the server "
+    "ends one that has stopped (or the lock_timeout of this user is too short)",
     "53100": "cannot write: its disk is full. Free some space there; nothing was changed",
     "53300": "has no connection left for us. Raise max_connections there, or put a pooler in front",
     "42P01": "lacks one of Nightlatch's tables: run nightlatch migrate",

@@ -73,7 +73,10 @@ class Lifetime:
     def end(self) -> None:
         """Remove the files, after the grant was released. (Otherwise they stay, so that a challenger can prove that the
         holder is gone.)"""
-        forget(self.path)
+        try:
+            forget(self.path)
+        except OSError:
+            pass  # a disk that has become read-only: the lock is free all the same
         self.close()
 
     def close(self) -> None:

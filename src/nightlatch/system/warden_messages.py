@@ -23,6 +23,7 @@ FAILED, TIMED_OUT, OVERDUE = "failed", "timed-out", "overdue"
 
 END_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # what people and systems send to end a command
 
+_OF_THE_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT, errno.EROFS)  # the command is not at fault
 _HEADER = 4  # bytes, with the length of the message
 _FIRST_LINE = 256  # bytes of a script's first line that the kernel reads
 
@@ -43,7 +44,7 @@ class NotStarted:
 
     @property
     def exit_code(self) -> int:
-        if self.number in (errno.EMFILE, errno.ENFILE):
+        if self.number in _OF_THE_MACHINE:
             return exits.UNREACHABLE  # nothing is wrong with the command
         return 127 if self.number in (errno.ENOENT, errno.ENOTDIR) else 126
 

@@ -6,6 +6,7 @@ import errno
 import os
 import select
 
+from ..errors import remedy
 from . import cgroup, clock, tree
 from .light import signal
 from .warden_messages import (
@@ -83,20 +84,35 @@ class WardenProcess:
     def live(self) -> NoReturn:
         code = 70
         try:
-            self._prepare()
-            while not self._finished():
-                self._wait()
-                self._keep_time()
-            if self.supervisor_works and self.why == ORPHANED:
-                tree.sweep(self.grant, 0)
-            self._report(Ended(status=self.status, why=self.why, left=self.left, started=self.started))
-            code = 0
+            if self._is_prepared():
+                self._supervise()
+                code = 0
         except BaseException:  # noqa: BLE001 - nothing may escape into the code that forked us
             import traceback
 
             traceback.print_exc()
         finally:
             os._exit(code)
+
+    def _is_prepared(self) -> bool:
+        """False if the disk has no room for the locks of the tree: then nothing is started, which leaves no doubt."""
+        try:
+            self._prepare()
+        except OSError as error:
+            if not (advice := remedy(error)):
+                raise
+            number, where = error.errno or 0, str(error.filename)
+            self._report(NotStarted(command="the command", number=number, where=where, hint=advice))
+            return False
+        return True
+
+    def _supervise(self) -> None:
+        while not self._finished():
+            self._wait()
+            self._keep_time()
+        if self.supervisor_works and self.why == ORPHANED:
+            tree.sweep(self.grant, 0)
+        self._report(Ended(status=self.status, why=self.why, left=self.left, started=self.started))
 
     def _prepare(self) -> None:
         # A separate group, because Ctrl-C, Ctrl-Z and `kill -- -GROUP` are meant for the command.

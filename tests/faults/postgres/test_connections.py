@@ -28,7 +28,7 @@ def test_an_acquire_whose_reply_was_lost_did_happen_and_is_got_by_asking_again(
 ) -> None:
     grant, holder = identity.new_id(), identity.holder(pid=0)
     proxy.lose_replies = 1
-    with pytest.raises(StoreUnreachable):
+    with pytest.raises(StoreUnreachable, match="the outcome is not known"):
         through.acquire("job", grant, holder, 60.0)
     record = store.read("job")
     assert record is not None and record.grant == grant

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 from ...core.printable import logfmt
@@ -105,11 +106,19 @@ def of(run: RunRow, *, exit_code: int, host: str, at: float, head: str = "", ret
 
 def append(folder: str, verdict: Verdict, *, as_json: bool = False) -> None:
     """Add a line to runs.log in one write, so that lines of runs that end together do not mix. A log that has become
-    large is renamed to runs.log.1."""
-    path = os.path.join(durable.private_folder(folder), "runs.log")
+    large is renamed to runs.log.1. One that cannot be written fails nothing: the ledger has the verdict."""
+    path = os.path.join(folder, "runs.log")
+    try:
+        durable.private_folder(folder)
+        _append(path, ((verdict.json_line() if as_json else verdict.line()) + "\n").encode())
+    except OSError as error:
+        print(f"nightlatch: {path} could not be written: {error.strerror}", file=sys.stderr)
+
+
+def _append(path: str, line: bytes) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        os.write(fd, ((verdict.json_line() if as_json else verdict.line()) + "\n").encode())
+        os.write(fd, line)
         if os.fstat(fd).st_size > LOG_CAP:
             _rotate(fd, path)
     finally:

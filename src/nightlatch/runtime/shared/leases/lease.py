@@ -8,7 +8,7 @@ from _thread import allocate_lock
 from ....core import checks, duration
 from ....core.model import Begun, Mark, Record, check_name
 from ....core.tenure import MINIMUM_TTL, Tenure
-from ....errors import LeaseLost, StoreUnreachable, UsageError
+from ....errors import Error, LeaseLost, StoreUnreachable, UsageError
 from ....store import url
 from ....store.keeper import Keeper
 from ....system import identity
@@ -71,9 +71,12 @@ class Lease:
         try:
             self.holder = identity.holder(pid=os.getpid(), lifetime=self._lifetime.path)
             granted, tenure = acquire(store, name, self.grant, self.holder, ttl, wait, begin, on_wait, lazy=lazy)
-        except BaseException:
+        except BaseException as error:
             on_failure()
-            self._lifetime.end()
+            if isinstance(error, Error) and not isinstance(error, StoreUnreachable):
+                self._lifetime.end()
+            else:
+                self._lifetime.close()  # perhaps it was granted: the file proves to the next holder that we are gone
             raise
         self.token, self.known, self.begun = granted.token, granted.known, granted.begun
         self.ended: set[int] = {granted.token} if begin else set()  # tokens of entries that the release takes off
