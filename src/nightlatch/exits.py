@@ -8,7 +8,7 @@ from __future__ import annotations
 ROWS: list[Exit] = []
 
 _EVERY_COMMAND = "*"
-_SAME_AS = {"agent": "run"}  # a command → the one whose exit codes it shares
+_SAME_AS = {"agent": "run", "retry": "run"}  # a command → the one whose exit codes it shares
 
 
 class Exit(int):

@@ -42,6 +42,28 @@ def test_tokens_do_not_repeat_after_the_store_is_restored_from_a_backup(sqlite_u
     assert tokens == sorted(set(tokens))
 
 
+KILLED_HALFWAY = """
+import os, signal, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size = 1")
+connection.execute("CREATE TABLE some (page)")
+connection.execute("BEGIN")
+connection.executemany("INSERT INTO some VALUES (zeroblob(?))", [(4000,)] * 50)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(("look", "code", "says"), [("status", 64, "there is no store"), ("migrate", 0, "made")])
+def test_a_store_whose_making_was_killed_halfway_does_not_count_as_read_only(sqlite_url, look, code, says):
+    """SQLite has then left a journal, which only a connection that may write can roll back."""
+    path = file_of(sqlite_url)
+    path.parent.mkdir()
+    python(sqlite_url, KILLED_HALFWAY, str(path)).wait()
+    assert path.with_name(f"{path.name}-journal").stat().st_size
+    done = nightlatch(sqlite_url, look)
+    assert done.returncode == code and says in done.stdout + done.stderr, done.stderr
+
+
 def test_tokens_do_not_repeat_after_the_store_is_deleted(sqlite_url):
     before = token(sqlite_url)
     shutil.rmtree(file_of(sqlite_url).parent)

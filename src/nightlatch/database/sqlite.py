@@ -160,11 +160,19 @@ class SqliteDatabase:
         if not os.path.exists(self.path):
             return {}
         with self._explained:
-            connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True)
             try:
-                return _meta(connection)
-            finally:
-                connection.close()
+                return self._read_meta_as("ro")
+            except sqlite3.OperationalError as error:
+                if "readonly" not in str(error):
+                    raise
+                return self._read_meta_as("rw")  # rolls back what a process that was killed has left half written
+
+    def _read_meta_as(self, mode: str) -> dict[str, str]:
+        connection = sqlite3.connect(f"file:{self.path}?mode={mode}", uri=True)
+        try:
+            return _meta(connection)
+        finally:
+            connection.close()
 
     def close(self) -> None:
         with self._thread:
