@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
                          f"as in nightlatch prune --keep 90d")  # fmt: skip
     reader = open_reader(args.store, listing=True)
     if not args.dry_run:
-        pruning.sweep()
+        pruning.sweep(reader.store.folder)
     removed = pruning.prune(reader.store, open_for(reader.url), keep, person(), dry=args.dry_run)
     if args.json:
         lists = {"runs": list(removed.runs), "outputs": list(removed.outputs), "workspaces": list(removed.workspaces)}

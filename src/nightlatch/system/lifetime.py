@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 
 from ..errors import StoreUnreachable
 from . import cgroup
@@ -113,6 +114,20 @@ def cgroup_of(path: str) -> str:
             return os.fsdecode(file.read())
     except OSError:
         return ""
+
+
+def sweep(folder: str, older_than: float) -> None:
+    """Remove the locks of holders that are gone, if older than `older_than` seconds. A lease that still names one is
+    free when its TTL has passed."""
+    try:
+        entries = list(os.scandir(os.path.join(folder, "live")))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        if entry.name.endswith(TREE) or time.time() - entry.stat().st_mtime <= older_than:
+            continue
+        if is_over(entry.path) and is_free(entry.path + TREE) is not False:
+            forget(entry.path)
 
 
 def forget(path: str) -> None:

@@ -12,7 +12,7 @@ import time
 
 from ....core import statuses
 from ....core.value import value
-from ....system import cgroup, clock, durable, treecopy
+from ....system import cgroup, clock, durable, lifetime, treecopy
 from ...shared.effect_records import ledger_is_per_machine
 from ..publishing import workspace
 from ..socket import folders
@@ -38,10 +38,12 @@ class Removed:
     complete: bool
 
 
-def sweep() -> None:
-    """Remove the cgroups and socket folders that killed holders left on this machine, whatever their store."""
+def sweep(folder: str) -> None:
+    """Remove what killed holders left on this machine: their cgroups and the folders of their sockets, whatever their
+    store; and their locks in `folder`, the store's on this machine."""
     cgroup.sweep(_DAY)  # a younger cgroup may belong to a run that is starting
     folders.sweep()
+    lifetime.sweep(folder, 30 * _DAY)
 
 
 def prune(

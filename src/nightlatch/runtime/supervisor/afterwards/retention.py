@@ -39,7 +39,7 @@ def daily(store: Store, ledger: Ledger, by: str) -> None:
             return
         from . import pruning
 
-        pruning.sweep()
+        pruning.sweep(store.folder)
         _touch(stamp)  # before, not after: one run a day tries it, even if it fails
         if keep is not None and not pruning.prune(store, ledger, keep, by, within=_MOMENT).complete:
             os.utime(stamp, (0, 0))  # the next run goes on with it
