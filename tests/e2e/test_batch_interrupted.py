@@ -13,7 +13,7 @@ import pytest
 
 from nightlatch.ledger import open_for
 from tests.support.batches import DO, ids, jsonl, killed_in_flight
-from tests.support.programs import NIGHTLATCH, carrying, children, environment, nightlatch, start, until
+from tests.support.programs import NIGHTLATCH, carrying, children, environment, nightlatch, python, start, until
 
 
 @pytest.mark.parametrize(("lost", "code", "done"), [("doubt", 76, "1 2 3"), ("again", 0, "1 2 2 3")])
@@ -153,6 +153,43 @@ def test_a_full_disk_starts_nothing_that_is_not_recorded(sqlite_url, tmp_path, a
     waiting = {step.key for step in open_for(sqlite_url).items.in_doubt("b")}
     assert set(everything) | waiting == set(map(str, range(1, 150)))
     assert again.returncode == (76 if waiting else 0)
+
+
+AWAY = """
+from nightlatch.cli.main import main
+from nightlatch.errors import StoreUnreachable
+from nightlatch.runtime.supervisor.batches.batch import Checkpoints
+
+def away(*_):
+    raise StoreUnreachable("the store is away")
+Checkpoints.do_steps = away
+main()
+"""
+
+
+def test_last_items_whose_beginning_cannot_be_recorded_are_not_done(sqlite_url, tmp_path, acts):
+    """As when PostgreSQL is restarted in that moment."""
+    items = jsonl(tmp_path, *ids(1, 2))
+    command = ("batch", "b", items, "--key", "{id}", "-j", "4", "--", *DO, str(acts), "{id}")
+    stopped = python(sqlite_url, AWAY, *command)
+    said = stopped.communicate()[1]
+    assert stopped.returncode == 1, said
+    assert "0 done, 0 skipped, 2 failed, 0 in doubt (nothing more can be recorded: the store is away)" in said
+    again = nightlatch(sqlite_url, *command)
+    assert (again.returncode, sorted(acts.read_text().split())) == (0, ["1", "2"]), again.stderr
+
+
+def test_a_last_item_that_cannot_be_started_is_not_done(sqlite_url, tmp_path, acts):
+    """The folder for its output is gone: as with a full disk, or without a free descriptor."""
+    items, temporary = jsonl(tmp_path, *ids(1, 2)), tmp_path / "temporary"
+    temporary.mkdir()
+    script = 'echo "$1" >> "$0"; rm -rf "$TMPDIR"'
+    command = ("batch", "b", items, "--key", "{id}", "--", "sh", "-c", script, str(acts), "{id}")
+    stopped = nightlatch(sqlite_url, *command, env={"TMPDIR": str(temporary)})
+    assert stopped.returncode == 1, stopped.stderr
+    assert "1 done, 0 skipped, 1 failed, 0 in doubt (2 cannot be started" in stopped.stderr
+    again = nightlatch(sqlite_url, *command, env={"TMPDIR": str(temporary / "..")})
+    assert (again.returncode, acts.read_text().split()) == (0, ["1", "2"]), again.stderr
 
 
 def test_on_postgresql(postgres_url, tmp_path, acts):

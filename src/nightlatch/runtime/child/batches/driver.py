@@ -52,12 +52,12 @@ class BatchDriver:
         self.total = self.reader.lines
         self.selection = Selection(self.reader, _known(reply["known"]))
         self.workspaces = ItemWorkspaces(self.plan["publish"], reply["home"]) if reply["home"] else None
-        self.home = reply["home"]  # the folder of the items' workspaces; "" without --publish
         self.bar = reply["bar"]  # does the supervisor show the progress as a bar?
         self.as_data = reply["as_data"]  # does a file or another program read our standard output?
         self.exhausted = False  # have all items been read?
         self.running: list[ItemProcess] = []
         self.judging: list[ItemProcess] = []  # ended, and not recorded yet
+        self.starting: list[ItemProcess] = []  # chosen, and not recorded as begun yet
         advice.choose(self.plan["store"])
         self.summary = Summary(self.plan["name"], self.plan["continued_by"], piped=self.plan["items"] == "-")
         self.judge = Judge(self.plan, client, self.workspaces, self.summary, self.total)
@@ -72,8 +72,9 @@ class BatchDriver:
                 self.judging = ended = [child for child in self.running if child.has_ended()]
                 self.running = [child for child in self.running if child not in ended]
                 verdicts = self.judge.verdicts(ended)
-                starting = self._choose()
+                self.starting = starting = self._choose()
                 self._record(verdicts, starting)
+                self.starting = []
                 for child in ended:
                     child.show(all_on_stderr=self.plan["json"], as_data=self.as_data)
                 self.running += [child for child in starting if child.start()]
@@ -90,6 +91,7 @@ class BatchDriver:
                 child.kill()
             unknown = [child.item.key for child in (*self.judging, *self.running)]
             self.summary.unrecorded = list(dict.fromkeys([*self.summary.unrecorded, *unknown]))
+            self._not_started(*(child.item for child in self.starting))
         return self._finish()
 
     # ── choose ──
@@ -106,8 +108,14 @@ class BatchDriver:
                 self.selection.bad.append(self.reader.bad(item.line, bad))
                 self._report_bad_lines()
             except OSError as error:  # the item was not begun: the next start does it
+                self._not_started(item)
                 self.judge.stop(f"{item.key} cannot be started, since its output cannot be kept: {error.strerror}")
         return chosen
+
+    def _not_started(self, *items: BatchItem) -> None:
+        """Count items that were taken from the file and could not be started: if they were its last ones, nothing else
+        would show that they are not done."""
+        self.summary.failed += [(item.key, "not started") for item in items]
 
     def _child(self, item: BatchItem, tries: int) -> ItemProcess:
         argv, workspace = self.command.argv(item.content), ""
@@ -269,8 +277,8 @@ class BatchDriver:
         # A signal that came when nothing was left to do has stopped nothing.
         summary.stopped = self.judge.stopping if unfinished else ""
         code = summary.exit_code(self.signal if unfinished else 0)
-        if self.home and not os.listdir(self.home):
-            os.rmdir(self.home)
+        if self.workspaces:
+            self.workspaces.close()
         try:
             self._report_progress(last=True)
             if code:

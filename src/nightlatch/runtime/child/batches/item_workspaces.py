@@ -29,9 +29,20 @@ class ItemWorkspaces:
         return path
 
     def remove(self, item: BatchItem, tries: int) -> None:
-        """Remove the workspaces of all tries of an item that is done."""
+        """Remove the workspaces of all tries of an item that is done. One that cannot be removed stays, like those of
+        failed items: what was in it has been published."""
         for number in range(1, tries + 1):
-            treecopy.remove(self._path(item, number))
+            try:
+                treecopy.remove(self._path(item, number))
+            except OSError:
+                pass
+
+    def close(self) -> None:
+        """Remove `home`, unless workspaces are left in it."""
+        try:
+            os.rmdir(self._home)
+        except OSError:
+            pass
 
     def _path(self, item: BatchItem, tries: int) -> str:
         return os.path.join(self._home, f"{item.digest.hex()}-{tries}")
