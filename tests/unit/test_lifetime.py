@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from nightlatch.system import lifetime
+from nightlatch.system.durable import is_older
 from nightlatch.system.lifetime import TREE, Lifetime
 
 MONTH = 30 * 86_400.0
@@ -18,6 +19,13 @@ def left(folder: Path) -> set[str]:
 def aged(path: str) -> str:
     os.utime(path, (0, 0))
     return os.path.basename(path)
+
+
+def test_a_file_that_is_removed_while_its_folder_is_listed_is_not_old(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (entry,) = os.scandir(tmp_path)
+    os.unlink(entry.path)
+    assert not is_older(entry, -60.0)
 
 
 def test_old_locks_of_holders_that_are_gone_are_removed_and_no_others(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import os
 import time
 
 from . import process
+from .durable import is_older
 from .light import signal
 
 _MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")  # the second where cgroup v1 is mounted too
@@ -122,7 +123,7 @@ def sweep(older_than: float) -> None:
     """Remove cgroups that killed holders left, if older than `older_than` seconds. One that has processes stays."""
     parent = own()
     for entry in os.scandir(parent) if parent else ():
-        if entry.name.startswith(_PREFIX) and time.time() - entry.stat().st_mtime > older_than:
+        if entry.name.startswith(_PREFIX) and is_older(entry, older_than):
             remove(entry.path)
 
 

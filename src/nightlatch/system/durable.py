@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 
 def fsync(fd: int) -> None:
@@ -61,6 +62,14 @@ def remove(path: str) -> bool:
     try:
         os.unlink(path)
         return True
+    except FileNotFoundError:
+        return False
+
+
+def is_older(entry: os.DirEntry[str], seconds: float) -> bool:
+    """Was the file changed more than `seconds` ago? False if another process has removed it meanwhile."""
+    try:
+        return time.time() - entry.stat().st_mtime > seconds
     except FileNotFoundError:
         return False
 

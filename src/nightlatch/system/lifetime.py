@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-import time
 
 from ..errors import StoreUnreachable
 from . import cgroup
-from .durable import private_folder, remove
+from .durable import is_older, private_folder, remove
 from .identity import new_id
 
 TREE = ".tree"  # added to the name of a lifetime lock: the lock that the tree inherits
@@ -124,7 +123,7 @@ def sweep(folder: str, older_than: float) -> None:
     except FileNotFoundError:
         return
     for entry in entries:
-        if entry.name.endswith(TREE) or time.time() - entry.stat().st_mtime <= older_than:
+        if entry.name.endswith(TREE) or not is_older(entry, older_than):
             continue
         if is_over(entry.path) and is_free(entry.path + TREE) is not False:
             forget(entry.path)
