@@ -36,10 +36,10 @@ class Standby:
         return self._channel.fileno() if self._channel else -1
 
     @staticmethod
-    def channel() -> tuple[socket.socket, socket.socket]:
+    def channel() -> tuple[socket.socket, WardensEnd]:
         """A channel to a warden that is about to be forked: our end, and its end."""
-        ends: tuple[socket.socket, socket.socket] = sockets.socketpair(sockets.AF_UNIX, sockets.SOCK_SEQPACKET)
-        return ends
+        ours, theirs = sockets.socketpair(sockets.AF_UNIX, sockets.SOCK_SEQPACKET)
+        return ours, WardensEnd(theirs)
 
     def keep(self, pid: int, channel: socket.socket) -> None:
         """This warden has let go of its tree, and stands by from now on."""
@@ -91,25 +91,37 @@ def _send(
         os.close(folder)
 
 
-def receive(channel: socket.socket) -> dict[str, Any] | None:
-    """The next tree, as arguments of `WardenProcess`, in whose folder this process is then. None: the supervisor is
-    gone."""
-    room = sockets.CMSG_LEN(4 * _MOST_FDS)
-    body, control, _, _ = channel.recvmsg(_LONGEST, room, sockets.MSG_CMSG_CLOEXEC)
-    if not body:
-        return None
-    rights = b"".join(data for _, _, data in control)
-    fds = [int.from_bytes(rights[at : at + 4], sys.byteorder) for at in range(0, len(rights), 4)]
-    orders, command, reports, folder, lock, *streams = fds  # fewer if this process may open no more: then it ends
-    grant, path, mask = marshal.loads(body)  # noqa: S302 - both ends are one program, forked
-    os.fchdir(folder)
-    os.close(folder)
-    return {
-        "orders": orders,
-        "command": command,
-        "reports": reports,
-        "grant": grant,
-        "streams": tuple(streams) or None,
-        "lifetime": Lifetime.shared(path, grant, lock),
-        "mask": mask,
-    }
+class WardensEnd:
+    """The warden's side of the channel."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+
+    def fileno(self) -> int:
+        return self._channel.fileno()
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def receive(self) -> dict[str, Any] | None:
+        """Wait for the next tree; returns it as arguments of `WardenProcess`, in whose folder this process is then.
+        None: the supervisor is gone."""
+        room = sockets.CMSG_LEN(4 * _MOST_FDS)
+        body, control, _, _ = self._channel.recvmsg(_LONGEST, room, sockets.MSG_CMSG_CLOEXEC)
+        if not body:
+            return None
+        rights = b"".join(data for _, _, data in control)
+        fds = [int.from_bytes(rights[at : at + 4], sys.byteorder) for at in range(0, len(rights), 4)]
+        orders, command, reports, folder, lock, *streams = fds
+        grant, path, mask = marshal.loads(body)  # noqa: S302 - both ends are one program, forked
+        os.fchdir(folder)
+        os.close(folder)
+        return {
+            "orders": orders,
+            "command": command,
+            "reports": reports,
+            "grant": grant,
+            "streams": tuple(streams) or None,
+            "lifetime": Lifetime.shared(path, grant, lock),
+            "mask": mask,
+        }

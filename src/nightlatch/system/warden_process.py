@@ -28,11 +28,11 @@ from .warden_messages import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Collection
     from typing import Any, NoReturn
 
     from .lifetime import Lifetime
+    from .standby import WardensEnd
 
 _IGNORED = (*END_SIGNALS, signal.SIGQUIT, signal.SIGTTOU)  # meant for the command, not for the warden
 
@@ -64,7 +64,7 @@ class WardenProcess:
         lifetime: Lifetime | None,
         mask: Collection[int],
         frugal: bool,
-        standby: socket.socket | None = None,
+        standby: WardensEnd | None = None,
     ) -> None:
         """`standby`: by which it gets its next tree; None: it ends with this one."""
         self.orders, self.command, self.reports = orders, command, reports
@@ -173,9 +173,7 @@ class WardenProcess:
             return None
         for fd in (self.orders, self.command, self.reports):
             os.close(fd)
-        from .standby import receive
-
-        found = receive(self.standby)
+        found = self.standby.receive()
         if found is None:
             return None
         following = WardenProcess(**found, frugal=True, standby=self.standby)
