@@ -3,6 +3,7 @@ nothing of a run is left for the next one."""
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -136,7 +137,7 @@ def test_each_run_has_a_cgroup_which_is_gone_after_it(supervisor: Supervisor) ->
     for _ in range(3):
         _, grant = supervisor.start("sleep", "0.1")
         group = f"{own}/nightlatch-{grant}"
-        assert cgroup.members(group)
+        until(functools.partial(cgroup.members, group))
         supervisor.said()
         assert not os.path.exists(group)
 
