@@ -227,7 +227,7 @@ def test_one_whose_tree_did_not_end_by_itself_does_not_stand_by(
 def test_another_child_of_the_supervisor_is_ended_with_the_run_as_ever(supervisor: Supervisor) -> None:
     """Such as the program that keeps the machine awake: only what was there before the run is spared."""
     first, _ = supervisor.run("true")
-    warden, ended = supervisor.run("true", meanwhile="kept = subprocess.Popen(['sleep', '600'])")
+    warden, ended = supervisor.run("true", meanwhile="kept = subprocess.Popen(['sleep', '60'], stdout=-3)")
     assert warden == first and ended["stands_by"] == 0
     assert not alive(first) and not children(supervisor.process.pid)
 
