@@ -1,8 +1,8 @@
 """The supervisors, as the forking process starts them. One whose run has ended is given the next order.
 
 To fork a supervisor, and to copy the pages that its first run touches, takes more CPU time than the rest of a short
-run. So when many slots are due at once, a few supervisors do them all, each of them one run after the other. One that
-a run has left in another state than it found is not used again.
+run. So when many slots are due at once, a few supervisors do them all, each of them one run after the other, with one
+warden (`system/standby.py`). One that a run has left in another state than it found is not used again.
 """
 
 from __future__ import annotations
