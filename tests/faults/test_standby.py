@@ -152,6 +152,57 @@ def test_one_that_is_killed_or_stopped_while_it_stands_by_is_replaced(supervisor
     assert supervisor.run("true")[0] == second
 
 
+@pytest.mark.parametrize("most", range(4, 12, 2))
+def test_one_that_may_open_too_few_files_now_is_replaced_before_it_starts_anything(
+    supervisor: Supervisor, most: int
+) -> None:
+    """It would get only some of the next run's descriptors."""
+    lower = f"subprocess.run(['prlimit', '--pid', str(supervision.warden.pid), '--nofile={most}'], check=True)"
+    first, _ = supervisor.run("true", afterwards=lower)
+    second, ended = supervisor.run("echo", "done")
+    assert ended["output"] == "done\n" and second != first
+
+
+def test_one_that_is_killed_at_the_hand_over_is_replaced_before_it_starts_anything(supervisor: Supervisor) -> None:
+    """A killed process takes a moment to die: it may be given a tree meanwhile."""
+    kill = """if True:
+        from nightlatch.system import standby as module
+        def send(*words, send=module._send):
+            module._send = send
+            send(*words)
+            os.kill(standby.pid, signal.SIGKILL)
+        os.sched_setaffinity(0, {0})
+        os.sched_setaffinity(supervision.warden.pid, {0})  # so that it does not run before it is killed
+        module._send = send
+    """
+    first, _ = supervisor.run("true", afterwards=kill)
+    second, ended = supervisor.run("echo", "done")
+    assert ended["output"] == "done\n" and second != first
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "renice -n 15 -p $PPID",
+        "chrt -b -p 0 $PPID",
+        "prlimit --pid $PPID --fsize=0:unlimited",
+        "taskset -p 1 $PPID",
+        "echo 900 > /proc/$PPID/oom_score_adj",
+    ],
+)
+def test_one_whose_settings_its_command_has_changed_does_not_stand_by(supervisor: Supervisor, change: str) -> None:
+    first, ended = supervisor.run("sh", "-c", f"{{ {change}; }} > /dev/null 2>&1")
+    assert "Ended(status=0," in ended["report"] and ended["stands_by"] == 0 and not alive(first)
+
+
+def test_without_room_for_its_channel_a_run_has_a_warden_all_the_same(supervisor: Supervisor) -> None:
+    full = "Standby.channel = lambda _: os.open('/dev/full/none', 0)"
+    first, _ = supervisor.run("true", afterwards=full)
+    os.kill(first, signal.SIGKILL)
+    second, ended = supervisor.run("echo", "done")
+    assert ended["output"] == "done\n" and ended["stands_by"] == 0 and second != first
+
+
 def test_it_ends_with_its_supervisor(supervisor: Supervisor) -> None:
     warden, _ = supervisor.run("true")
     supervisor.process.kill()

@@ -155,6 +155,7 @@ def _state(standby: Standby) -> tuple[object, ...]:
         dict(os.environ),
         [signal.getsignal(signum) for signum in range(1, signal.NSIG)],
         signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+        process.settings() if sys.platform == "linux" else (),
     )
 
 

@@ -94,6 +94,17 @@ def own_descriptors() -> list[int]:
     return sorted(fd for fd in listed if _is_open(fd))  # the one that the list was read from is closed again
 
 
+def settings() -> tuple[object, ...]:
+    """What others may have set for this process, and its children inherit: limits, priority, cores. Linux only."""
+    return (
+        _content("/proc/self/limits"),
+        _content("/proc/self/oom_score_adj"),
+        os.getpriority(os.PRIO_PROCESS, 0),
+        os.sched_getscheduler(0),
+        os.sched_getaffinity(0),
+    )
+
+
 def close_all_but(*kept: int) -> None:
     """Close this process's descriptors except these."""
     for fd in own_descriptors():

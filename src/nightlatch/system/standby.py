@@ -7,6 +7,7 @@ tree, and gets the next one through a socket. Only where the kernel proves that 
 
 from __future__ import annotations
 
+import errno
 import marshal
 import os
 import sys
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _LONGEST = 4096  # bytes of an assignment: it has a path and some numbers
 _MOST_FDS = 7
+_CONFIRMED = b"1"
+_PATIENCE = 2.0  # seconds for a warden that stands by to take a tree
 
 
 class Standby:
@@ -37,7 +40,7 @@ class Standby:
 
     @staticmethod
     def channel() -> tuple[socket.socket, WardensEnd]:
-        """A channel to a warden that is about to be forked: our end, and its end."""
+        """A channel to a warden that is about to be forked: our end, and its end. Raises OSError."""
         ours, theirs = sockets.socketpair(sockets.AF_UNIX, sockets.SOCK_SEQPACKET)
         return ours, WardensEnd(theirs)
 
@@ -54,15 +57,17 @@ class Standby:
         if channel is None:
             return None
         try:
-            # While it stood by it may have been killed, or stopped.
-            if os.waitid(os.P_PID, pid, os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is None:
-                _send(channel, pipes, grant, streams, lifetime, mask)
-                self.pid, self._channel = 0, None
-                return pid, channel
+            _send(channel, pipes, grant, streams, lifetime, mask)
+            # While it stood by it may have been killed or stopped, or its limits lowered: then it does not confirm.
+            channel.settimeout(_PATIENCE)
+            confirmed = channel.recv(1)
         except OSError:
-            pass
-        self.end()
-        return None
+            confirmed = b""
+        if not confirmed:
+            self.end()
+            return None
+        self.pid, self._channel = 0, None
+        return pid, channel
 
     def end(self) -> None:
         """End the warden that stands by, if one does."""
@@ -105,17 +110,20 @@ class WardensEnd:
 
     def receive(self) -> dict[str, Any] | None:
         """Wait for the next tree; returns it as arguments of `WardenProcess`, in whose folder this process is then.
-        None: the supervisor is gone."""
+        Raises OSError if this process cannot take it. None: the supervisor is gone."""
         room = sockets.CMSG_LEN(4 * _MOST_FDS)
-        body, control, _, _ = self._channel.recvmsg(_LONGEST, room, sockets.MSG_CMSG_CLOEXEC)
+        body, control, flags, _ = self._channel.recvmsg(_LONGEST, room, sockets.MSG_CMSG_CLOEXEC)
         if not body:
             return None
+        if flags & sockets.MSG_CTRUNC:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         rights = b"".join(data for _, _, data in control)
         fds = [int.from_bytes(rights[at : at + 4], sys.byteorder) for at in range(0, len(rights), 4)]
         orders, command, reports, folder, lock, *streams = fds
         grant, path, mask = marshal.loads(body)  # noqa: S302 - both ends are one program, forked
         os.fchdir(folder)
         os.close(folder)
+        self._channel.send(_CONFIRMED)
         return {
             "orders": orders,
             "command": command,

@@ -105,7 +105,10 @@ class Warden:
     ) -> int:
         theirs = None
         if self._standby:
-            self._channel, theirs = self._standby.channel()
+            try:
+                self._channel, theirs = self._standby.channel()
+            except OSError:
+                pass  # no descriptor is left, or no such sockets here: then this warden ends with its tree
         pid = os.fork()
         if pid == 0:
             if theirs and self._lifetime:  # what it had open beside these would stay open in all its trees

@@ -7,7 +7,7 @@ import os
 import select
 
 from ..errors import remedy
-from . import cgroup, clock, tree
+from . import cgroup, clock, process, tree
 from .light import signal
 from .warden_messages import (
     END_SIGNALS,
@@ -144,6 +144,8 @@ class WardenProcess:
     def _prepare(self) -> None:
         if self.wake < 0:
             self._prepare_process()
+        if self.standby:
+            self.settings = process.settings()  # the command could change them
         self.cgroup = self.lifetime.enclose() if self.lifetime else ""
         if self.cgroup and self.frugal:
             self._move_in()
@@ -159,7 +161,7 @@ class WardenProcess:
     def _has_let_go(self) -> bool:
         """Give up all that this process has for the tree, which is proven empty. False: it has to end for that."""
         assert self.lifetime
-        if self.home and not cgroup.join(self.home):
+        if process.settings() != self.settings or (self.home and not cgroup.join(self.home)):
             return False
         os.chdir("/")
         self.lifetime.close()
