@@ -95,13 +95,12 @@ def own_descriptors() -> list[int]:
 
 
 def settings() -> tuple[object, ...]:
-    """What others may have set for this process, and its children inherit: limits, priority, cores. Linux only."""
+    """What other processes may change of this one, and its children inherit. Linux only."""
     return (
-        _content("/proc/self/limits"),
-        _content("/proc/self/oom_score_adj"),
         os.getpriority(os.PRIO_PROCESS, 0),
         os.sched_getscheduler(0),
         os.sched_getaffinity(0),
+        *(_content(f"/proc/self/{file}") for file in ("limits", "cgroup", "oom_score_adj", "coredump_filter")),
     )
 
 

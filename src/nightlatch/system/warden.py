@@ -111,11 +111,8 @@ class Warden:
                 pass  # no descriptor is left, or no such sockets here: then this warden ends with its tree
         pid = os.fork()
         if pid == 0:
-            if theirs and self._lifetime:  # what it had open beside these would stay open in all its trees
-                process.close_all_but(0, 1, 2, *pipes, *(streams or ()), self._lifetime.fileno(), theirs.fileno())
-            else:
-                for fd in (self._orders, self._command, self._reports):
-                    os.close(fd)
+            for fd in (self._orders, self._command, self._reports):
+                os.close(fd)
             WardenProcess(*pipes, self._grant, streams, self._lifetime, mask, frugal, theirs).live()
         if theirs:
             theirs.close()

@@ -88,6 +88,10 @@ class WardenProcess:
     def live(self) -> NoReturn:
         code = 70
         try:
+            if self.standby and self.lifetime:  # what else is open would stay open in all its trees
+                pipes = self.orders, self.command, self.reports
+                kept = *pipes, *(self.streams or ()), self.lifetime.fileno(), self.standby.fileno()
+                process.close_all_but(0, 1, 2, *kept)
             one: WardenProcess | None = self
             while one:
                 code = 70
@@ -145,7 +149,7 @@ class WardenProcess:
         if self.wake < 0:
             self._prepare_process()
         if self.standby:
-            self.settings = process.settings()  # the command could change them
+            self.settings = process.settings()
         self.cgroup = self.lifetime.enclose() if self.lifetime else ""
         if self.cgroup and self.frugal:
             self._move_in()
@@ -161,13 +165,16 @@ class WardenProcess:
     def _has_let_go(self) -> bool:
         """Give up all that this process has for the tree, which is proven empty. False: it has to end for that."""
         assert self.lifetime
-        if process.settings() != self.settings or (self.home and not cgroup.join(self.home)):
+        try:
+            if self.home and not cgroup.join(self.home):
+                return False
+            os.chdir("/")
+            self.lifetime.close()
+            for fd in self.streams or ():
+                os.close(fd)
+            return process.settings() == self.settings  # the command may have changed them
+        except OSError:
             return False
-        os.chdir("/")
-        self.lifetime.close()
-        for fd in self.streams or ():
-            os.close(fd)
-        return True
 
     def _next(self) -> WardenProcess | None:
         """Wait for the next tree. None: there is none."""
@@ -335,5 +342,5 @@ class WardenProcess:
             again = cgroup.make(self.lifetime.grant)
             if again != self.cgroup or not cgroup.join(again):
                 self.lifetime.without_cgroup()
-                cgroup.remove(again)
+                cgroup.remove(again or self.cgroup)
         self.cgroup = ""
