@@ -31,4 +31,4 @@ guard.dismiss()
 
 def test_a_renewal_does_not_get_in_between_a_command_and_its_long_environment():
     done = subprocess.run([sys.executable, "-c", PROGRAM], text=True, capture_output=True, timeout=60)
-    assert done.stdout == "Started Ended(status=0, why='', left=0, started=True)\n", done.stderr
+    assert done.stdout == "Started Ended(status=0, why='', left=0, started=True, stands_by=False)\n", done.stderr

@@ -58,16 +58,19 @@ from nightlatch.system.lifetime import Lifetime, cgroup_of
 from nightlatch.system.warden import Warden
 if sys.argv[2] == "unsupported":
     spawn._SYS_CLONE3 = 100_000  # no such system call
+if sys.argv[2] == "not joined":
+    cgroup.join = lambda folder: False
 if sys.argv[2] == "full":
     import resource
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # files can be made, and nothing can be written into them
 life = Lifetime(sys.argv[1])
-guard = Warden(life.grant, lifetime=life, frugal=sys.argv[2] == "frugal")
+guard = Warden(life.grant, lifetime=life, frugal=sys.argv[2] in ("frugal", "not joined"))
 guard.start(["cat", "/proc/self/cgroup"], dict(os.environ), grace=1.0)
 print(type(guard.report(60)).__name__, guard.report(60).status, flush=True)
 guard.dismiss()
 print("recorded", os.path.basename(cgroup_of(life.path)))
 life.end()
+assert not os.path.exists(f"{cgroup.own()}/nightlatch-{life.grant}")
 """
 
 
@@ -90,6 +93,13 @@ def test_a_cgroup_that_cannot_be_recorded_on_a_full_disk_is_not_used(tmp_path):
     *groups, started, recorded = done.stdout.splitlines()
     assert (started, recorded, done.stderr) == ("Started 0", "recorded ", "")
     assert not any(line.rpartition("/")[2].startswith("nightlatch-") for line in groups)
+
+
+@needs_cgroup
+def test_a_cgroup_that_the_warden_cannot_join_is_removed(tmp_path):
+    words = [sys.executable, "-c", IN_A_WARDEN, str(tmp_path), "not joined"]
+    done = subprocess.run(words, text=True, capture_output=True, timeout=60)
+    assert (done.stdout.splitlines()[-2:], done.stderr) == (["Started 0", "recorded "], "")
 
 
 WITHOUT_A_LEASE = """

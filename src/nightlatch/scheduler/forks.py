@@ -4,9 +4,8 @@ It has loaded everything that a supervisor needs, but has opened nothing and has
 Each supervisor has its own session, and so its run survives the end of the scheduler and of this process, which ends
 with its scheduler.
 
-A third of the CPU time of a short run is spent on copying pages of this process that the supervisor, its warden and its
-command touch. So it loads only what every run uses; the code that publishes is loaded before the first run with a
-workspace.
+A third of the CPU time of a supervisor's first run is spent on copying pages of this process that it and its warden
+touch. So it loads only what every run uses; the code that publishes is loaded before the first run with a workspace.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The supervisors, as the forking process starts them. One whose run has ended is given the next order.
 
 To fork a supervisor, and to copy the pages that its first run touches, takes more CPU time than the rest of a short
-run. So when many slots are due at once, a few supervisors do them all, each of them one run after the other. One that
-a run has left in another state than it found is not used again.
+run. So when many slots are due at once, a few supervisors do them all, each of them one run after the other, with one
+warden (`system/standby.py`). One that a run has left in another state than it found is not used again.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from ..config import place
 from ..core.job import unpack
 from ..errors import Error, Stop
 from ..runtime.supervisor.start import start
-from ..system import clock, printing, process, tree
+from ..system import clock, printing, process, tree, warden
 from ..system.light import signal, sockets
+from ..system.standby import Standby
 from .orders import receive, send
 
 TYPE_CHECKING = False
@@ -127,28 +128,34 @@ def _live(channel: socket.socket, order: Message) -> NoReturn:
 
 def _supervise_all(channel: socket.socket, order: Message | None) -> int:
     """Carry out the order, and those that follow; returns the exit code of the last run."""
-    before, code, runs = _state(), 0, 0
+    standby = Standby()
+    if sys.platform == "linux":  # elsewhere no warden can be sure that its tree is empty
+        warden.standby = standby
+    before, code, runs = _state(standby), 0, 0
     while order:
         _log_to(order["log"])
         code, has_verdict = supervise(order)
         runs += 1
-        if not has_verdict or runs == _MOST_RUNS or _state() != before:
+        if not has_verdict or runs == _MOST_RUNS or _state(standby) != before:
             break
         os.chdir("/")  # until the next run, the job's folder may be unmounted or replaced
         send(channel, {"code": code})
         order = receive(channel)
+    standby.end()
     return code
 
 
-def _state() -> tuple[object, ...]:
-    """What a run has to leave as it found it, if another is to follow in this process."""
+def _state(standby: Standby) -> tuple[object, ...]:
+    """What a run has to leave as it found it, if another is to follow in this process: all but a warden that stands
+    by."""
     return (
         count_threads(),
-        tree.strangers(),
-        process.own_descriptors(),
+        tree.strangers() - {standby.pid},
+        [fd for fd in process.own_descriptors() if fd != standby.fileno()],
         dict(os.environ),
         [signal.getsignal(signum) for signum in range(1, signal.NSIG)],
         signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+        process.settings() if sys.platform == "linux" else (),
     )
 
 

@@ -104,7 +104,7 @@ def _kill_headless(folder: str) -> None:
 
 
 def remove(folder: str) -> None:
-    """Remove the cgroup, and those that nested runs left in it. A cgroup that has processes stays."""
+    """Remove the cgroup, and those that nested runs and the command left in it. A cgroup that has processes stays."""
     if not folder:
         return
     try:
@@ -112,7 +112,7 @@ def remove(folder: str) -> None:
             os.rmdir(folder)
         except OSError:
             for entry in os.scandir(folder):
-                if entry.name.startswith(_PREFIX):
+                if entry.is_dir(follow_symlinks=False):
                     remove(entry.path)
             os.rmdir(folder)
     except OSError:

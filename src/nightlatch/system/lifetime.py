@@ -36,7 +36,18 @@ class Lifetime:
                 f"the folder {folder} cannot be written: {error.strerror}. It holds the locks that prove which holders "
                 f"are alive; make it writable, or name another store with --store sqlite:////path/to/file"
             ) from error
+        self._tree_fd = -1
         fcntl.flock(self._fd, fcntl.LOCK_EX)
+
+    @classmethod
+    def shared(cls, path: str, grant: str, fd: int) -> Lifetime:
+        """The same lock in another process, which got its descriptor."""
+        lifetime = cls.__new__(cls)
+        lifetime.path, lifetime.grant, lifetime._fd, lifetime._tree_fd = path, grant, fd, -1
+        return lifetime
+
+    def fileno(self) -> int:
+        return self._fd
 
     def enclose(self) -> str:
         """Take the lock that the tree inherits; called by the warden before it starts anything. Returns the folder of a
@@ -44,9 +55,10 @@ class Lifetime:
         fd = os.open(self.path + TREE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(fd, fcntl.LOCK_EX)
         try:
-            fcntl.fcntl(fd, fcntl.F_DUPFD, _OUT_OF_THE_WAY)
+            self._tree_fd = fcntl.fcntl(fd, fcntl.F_DUPFD, _OUT_OF_THE_WAY)
         except OSError:
             os.set_inheritable(fd, True)  # the limit on descriptors is lower than that
+            self._tree_fd = fd
         else:
             os.close(fd)
         group = cgroup.make(self.grant)
@@ -80,10 +92,11 @@ class Lifetime:
         self.close()
 
     def close(self) -> None:
-        """Close the lock in this process; it stays held while another process has it."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        """Close the locks in this process; each stays held while another process has it."""
+        for fd in (self._fd, self._tree_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._fd = self._tree_fd = -1
 
 
 def is_over(path: str) -> bool:

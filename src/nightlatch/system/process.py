@@ -89,8 +89,46 @@ def newest_id() -> int:
 
 
 def own_descriptors() -> list[int]:
-    """This process's open descriptors, with the one that the list is read from."""
-    return sorted(map(int, os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd")))
+    """This process's open descriptors."""
+    listed = map(int, os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"))
+    return sorted(fd for fd in listed if _is_open(fd))  # the one that the list was read from is closed again
+
+
+def settings() -> tuple[object, ...]:
+    """What other processes may change of this one, and its children inherit. Linux only."""
+    return (
+        os.getpriority(os.PRIO_PROCESS, 0),
+        os.sched_getscheduler(0),
+        os.sched_getaffinity(0),
+        *(_content(f"/proc/self/{file}") for file in ("limits", "cgroup", "oom_score_adj", "coredump_filter")),
+    )
+
+
+def close_all_but(*kept: int) -> None:
+    """Close this process's descriptors except these."""
+    for fd in own_descriptors():
+        if fd not in kept:
+            os.close(fd)
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.get_inheritable(fd)
+    except OSError:
+        return False
+    return True
+
+
+def own_children() -> set[int]:
+    """This process's children, zombies too."""
+    try:
+        threads = os.listdir("/proc/self/task")
+        lists = [_content(f"/proc/self/task/{thread}/children") for thread in threads]
+    except OSError:
+        lists = [None]
+    if None in lists:  # not Linux, or a kernel without these lists
+        return {pid for pid, parent in parents().items() if parent == os.getpid()}
+    return {int(pid) for content in lists if content for pid in content.split()}
 
 
 def name(pid: int) -> str:

@@ -46,7 +46,7 @@ def strangers() -> set[int]:
         return set()  # the usual case, found by one system call
     except AttributeError:
         pass  # macOS has no waitid in Python before 3.13
-    return {pid for pid, parent in process.parents().items() if parent == os.getpid()}
+    return process.own_children()
 
 
 def descendants(root: int, spared: Collection[int] = ()) -> set[int]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import select
 
-from . import cgroup, clock, tree
+from . import cgroup, clock, process, tree
 from .light import signal
 from .warden_messages import (
     END_SIGNALS,
@@ -36,14 +36,19 @@ from .warden_process import WardenProcess
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import socket
+    from collections.abc import Collection
     from typing import Any
 
     from ..core.tenure import Tenure
     from .lifetime import Lifetime
+    from .standby import Standby
 
 __all__ = ["LEFTOVERS", "LOST", "OVERDUE", "SIGNALLED", "TIMED_OUT", "Warden"]
 
 _MAX_LATENESS = 3.0  # seconds; if a warden is later than that, its supervisor does the warden's work
+
+standby: Standby | None = None  # set in a process that does one run after the other: its frugal wardens stand by
 
 
 class Warden:
@@ -61,7 +66,10 @@ class Warden:
         """`streams`: the command's standard output and error, if not our own. `lifetime`: has the tree inherit a lock,
         by which it can be proven gone if we are killed. `blocked`: start the command with END_SIGNALS blocked; it
         unblocks them when its handlers are installed. `frugal`: start it with less CPU time, but up to 20 ms later."""
+        self._standby = standby if frugal and lifetime else None
         self._strangers, self._lifetime = tree.strangers(), lifetime
+        if self._standby:
+            self._strangers.discard(self._standby.pid)
         tree.become_subreaper()  # the children of a killed warden come to us
         orders_in, self._orders = os.pipe()
         command_in, self._command = os.pipe()
@@ -75,20 +83,40 @@ class Warden:
         self._due: dict[str, tuple[float, float]] = {}  # why the tree must end → when, and how long that may take
         self._noticed: dict[str, float] = {}  # why → when we saw that its time had come; later if the machine slept
         self._statuses: dict[int, int] = {}
-        self._dismissed = False
+        self._dismissed = self._stands_by = False
+        self._channel: socket.socket | None = None
+        pipes = orders_in, command_in, reports_out
         # Blocked during the fork: a Ctrl-C would be lost in Python's fork hooks, or end a warden that is not ready.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, END_SIGNALS)
-        self.pid = os.fork()
-        if self.pid == 0:
-            os.close(self._orders)
-            os.close(self._command)
-            os.close(self._reports)
-            mask = before if not blocked else {*before, *END_SIGNALS}
-            WardenProcess(orders_in, command_in, reports_out, grant, streams, lifetime, mask, frugal).live()
+        mask = before if not blocked else {*before, *END_SIGNALS}
+        assigned = None
+        if self._standby and lifetime:
+            assigned = self._standby.assign(pipes, grant, streams or (), lifetime, mask)
+        if assigned:
+            self.pid, self._channel = assigned
+        else:
+            self.pid = self._fork(pipes, streams, mask, frugal)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        os.close(orders_in)
-        os.close(command_in)
-        os.close(reports_out)
+        for end in pipes:
+            os.close(end)
+
+    def _fork(
+        self, pipes: tuple[int, int, int], streams: tuple[int, int] | None, mask: Collection[int], frugal: bool
+    ) -> int:
+        theirs = None
+        if self._standby:
+            try:
+                self._channel, theirs = self._standby.channel()
+            except OSError:
+                pass  # no descriptor is left, or no such sockets here: then this warden ends with its tree
+        pid = os.fork()
+        if pid == 0:
+            for fd in (self._orders, self._command, self._reports):
+                os.close(fd)
+            WardenProcess(*pipes, self._grant, streams, self._lifetime, mask, frugal, theirs).live()
+        if theirs:
+            theirs.close()
+        return pid
 
     # ── orders ──
 
@@ -151,6 +179,8 @@ class Warden:
             report: Report = KINDS[received[0]](**received[1]) if received else WardenDied()
             if isinstance(report, Started):
                 self._child = report.pid
+            elif isinstance(report, Ended):
+                self._stands_by = report.stands_by
             elif isinstance(report, WardenDied):
                 self.dismiss()  # ends what the warden left behind
             return report
@@ -182,10 +212,16 @@ class Warden:
             self._noticed.pop(why, None)
 
     def dismiss(self) -> None:
-        """Kill the warden, and what it left behind if it was killed before. After its last report nothing is left."""
+        """Kill the warden, and what it left behind if it was killed before. After its last report nothing is left. One
+        that stands by is kept, if nothing else is to be killed."""
         if self._dismissed:
             return
         self._dismissed = True  # the pipe stays open: the keeper's thread may be about to send an order
+        if self._standby and self._channel:
+            if self._stands_by and process.own_children() == self._strangers | {self.pid}:
+                self._standby.keep(self.pid, self._channel)
+                return
+            self._channel.close()
         os.kill(self.pid, signal.SIGKILL)  # not reaped yet, so the pid is still its own
         os.waitpid(self.pid, 0)
         tree.kill_the_others(self._strangers)

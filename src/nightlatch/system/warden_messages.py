@@ -96,6 +96,7 @@ class Ended:
     why: str = ""  # one of the reasons above; "" if it ended by itself
     left: int = 0  # how many processes the command left behind
     started: bool = True
+    stands_by: bool = False  # the warden has let go of the tree, and waits for another
 
     @property
     def signal(self) -> int:

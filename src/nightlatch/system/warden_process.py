@@ -7,7 +7,7 @@ import os
 import select
 
 from ..errors import remedy
-from . import cgroup, clock, tree
+from . import cgroup, clock, process, tree
 from .light import signal
 from .warden_messages import (
     END_SIGNALS,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from typing import Any, NoReturn
 
     from .lifetime import Lifetime
+    from .standby import WardensEnd
 
 _IGNORED = (*END_SIGNALS, signal.SIGQUIT, signal.SIGTTOU)  # meant for the command, not for the warden
 
@@ -51,7 +52,7 @@ def _group_of_command() -> int:
 
 
 class WardenProcess:
-    """What runs in the forked process, from `live` to its exit."""
+    """What runs in the forked process, from `live` to its exit. One that stands by has an instance for each tree."""
 
     def __init__(
         self,
@@ -63,9 +64,12 @@ class WardenProcess:
         lifetime: Lifetime | None,
         mask: Collection[int],
         frugal: bool,
+        standby: WardensEnd | None = None,
     ) -> None:
+        """`standby`: by which it gets its next tree; None: it ends with this one."""
         self.orders, self.command, self.reports = orders, command, reports
         self.grant, self.streams, self.lifetime, self.mask, self.frugal = grant, streams, lifetime, mask, frugal
+        self.standby, self.stands_by = standby, False
         self.child = 0
         self.started = False
         self.status: int | None = None
@@ -76,17 +80,25 @@ class WardenProcess:
         self.left = 0
         self.supervisor_works = False
         self.grace = 10.0
-        self.group = _group_of_command()
-        self.defaults = [signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ]  # Python ignores the last two
+        self.wake = -1  # readable when a child has ended; -1: this process is not prepared yet
+        self.home = ""  # the cgroup that it left for the tree's
         never = float("inf")
         self.freeze_at = self.end_at = self.deadline = self.kill_at = self.limit_at = self.bound_at = never
 
     def live(self) -> NoReturn:
         code = 70
         try:
-            if self._is_prepared():
-                self._supervise()
-                code = 0
+            if self.standby and self.lifetime:  # what else is open would stay open in all its trees
+                pipes = self.orders, self.command, self.reports
+                kept = *pipes, *(self.streams or ()), self.lifetime.fileno(), self.standby.fileno()
+                process.close_all_but(0, 1, 2, *kept)
+            one: WardenProcess | None = self
+            while one:
+                code = 70
+                if one._is_prepared():
+                    one._supervise()
+                    code = 0
+                one = one._next()
         except BaseException:  # noqa: BLE001 - nothing may escape into the code that forked us
             import traceback
 
@@ -112,12 +124,32 @@ class WardenProcess:
             self._keep_time()
         if self.supervisor_works and self.why == ORPHANED:
             tree.sweep(self.grant, 0)
-        self._report(Ended(status=self.status, why=self.why, left=self.left, started=self.started))
+        self.stands_by = self.standby is not None and not self.why and self._has_let_go()
+        self._report(
+            Ended(status=self.status, why=self.why, left=self.left, started=self.started, stands_by=self.stands_by)
+        )
 
-    def _prepare(self) -> None:
+    def _prepare_process(self) -> None:
+        """What is done once, however many trees follow."""
         # A separate group, because Ctrl-C, Ctrl-Z and `kill -- -GROUP` are meant for the command.
         os.setpgid(0, 0)
         tree.become_subreaper()
+        self.group = _group_of_command()
+        self.defaults = [signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ]  # Python ignores the last two
+        for signum in _IGNORED:
+            if signal.signal(signum, signal.SIG_IGN) != signal.SIG_IGN:
+                self.defaults.append(signum)  # reset for the command; what nohup ignores stays ignored
+        self.wake, wake_out = os.pipe()
+        os.set_blocking(self.wake, False)
+        os.set_blocking(wake_out, False)
+        signal.set_wakeup_fd(wake_out, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+
+    def _prepare(self) -> None:
+        if self.wake < 0:
+            self._prepare_process()
+        if self.standby:
+            self.settings = process.settings()
         self.cgroup = self.lifetime.enclose() if self.lifetime else ""
         if self.cgroup and self.frugal:
             self._move_in()
@@ -125,19 +157,37 @@ class WardenProcess:
             from . import spawn  # loaded now, while the supervisor acquires the lease
 
             self.clone = spawn
-        for signum in _IGNORED:
-            if signal.signal(signum, signal.SIG_IGN) != signal.SIG_IGN:
-                self.defaults.append(signum)  # reset for the command; what nohup ignores stays ignored
         signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
-        wake_in, wake_out = os.pipe()
-        os.set_blocking(wake_in, False)
-        os.set_blocking(wake_out, False)
-        signal.set_wakeup_fd(wake_out, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        self.wake = wake_in
         self.poll = select.poll()
         self.poll.register(self.orders, select.POLLIN)
-        self.poll.register(wake_in, select.POLLIN)
+        self.poll.register(self.wake, select.POLLIN)
+
+    def _has_let_go(self) -> bool:
+        """Give up all that this process has for the tree, which is proven empty. False: it has to end for that."""
+        assert self.lifetime
+        try:
+            if self.home and not cgroup.join(self.home):
+                return False
+            os.chdir("/")
+            self.lifetime.close()
+            for fd in self.streams or ():
+                os.close(fd)
+            return process.settings() == self.settings  # the command may have changed them
+        except OSError:
+            return False
+
+    def _next(self) -> WardenProcess | None:
+        """Wait for the next tree. None: there is none."""
+        if not self.stands_by or self.standby is None:
+            return None
+        for fd in (self.orders, self.command, self.reports):
+            os.close(fd)
+        found = self.standby.receive()
+        if found is None:
+            return None
+        following = WardenProcess(**found, frugal=True, standby=self.standby)
+        following.group, following.defaults, following.wake = self.group, self.defaults, self.wake
+        return following
 
     def _wait(self) -> None:
         next_at = min(self.freeze_at, self.end_at, self.kill_at, self.limit_at, self.bound_at)
@@ -287,9 +337,10 @@ class WardenProcess:
     def _move_in(self) -> None:
         """Move this process into the cgroup, with everything that it starts from now on. A cgroup that was empty for a
         day may have been removed by another run: then make it again."""
+        self.home = os.path.dirname(self.cgroup)
         if self.lifetime and not cgroup.join(self.cgroup):
             again = cgroup.make(self.lifetime.grant)
             if again != self.cgroup or not cgroup.join(again):
                 self.lifetime.without_cgroup()
-                cgroup.remove(again)
+                cgroup.remove(again or self.cgroup)
         self.cgroup = ""
