@@ -10,6 +10,7 @@ from __future__ import annotations
 import compileall
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,8 @@ def pytest(*words: str) -> int:
 
 
 def main(words: list[str]) -> int:
+    for signum in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):  # ignored under nohup, and behind a script's `&`
+        signal.signal(signum, signal.SIG_DFL)
     for folder in ("src", "tests"):  # thousands of processes load them, also where PYTHONDONTWRITEBYTECODE is set
         compileall.compile_dir(ROOT / folder, quiet=2)
     code = pytest("-n", str(WORKERS), "--dist", "worksteal", *words)
