@@ -182,10 +182,9 @@ def test_one_that_is_killed_at_the_hand_over_is_replaced_before_it_starts_anythi
         from nightlatch.system import standby as module
         def send(*words, send=module._send):
             module._send = send
+            os.kill(standby.pid, signal.SIGSTOP)  # so that it does nothing more before it is killed
             send(*words)
             os.kill(standby.pid, signal.SIGKILL)
-        os.sched_setaffinity(0, {0})
-        os.sched_setaffinity(supervision.warden.pid, {0})  # so that it does not run before it is killed
         module._send = send
     """
     first, _ = supervisor.run("true", afterwards=kill)
