@@ -278,7 +278,9 @@ def test_what_it_started_is_frozen_and_ended_when_its_supervisor_is_stopped_past
     assert nightlatch(sqlite_url, "lock", "job", "--wait", "50s", "--", "true").returncode == 0
     assert not carrying(grant)
     os.kill(supervisor.process.pid, signal.SIGCONT)
-    assert "why='lost'" in (ended := supervisor.said())["report"] and ended["stands_by"] == 0
+    ended = supervisor.said()
+    # On a slow machine its warden is still in the run's cgroup when the challenger empties that.
+    assert ended["stands_by"] == 0 and ("why='lost'" in ended["report"] or ended["report"] == "WardenDied()")
 
 
 @pytest.mark.parametrize(
