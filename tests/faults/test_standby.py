@@ -182,10 +182,9 @@ def test_one_that_is_killed_at_the_hand_over_is_replaced_before_it_starts_anythi
         from nightlatch.system import standby as module
         def send(*words, send=module._send):
             module._send = send
+            os.kill(standby.pid, signal.SIGSTOP)  # so that it does nothing more before it is killed
             send(*words)
             os.kill(standby.pid, signal.SIGKILL)
-        os.sched_setaffinity(0, {0})
-        os.sched_setaffinity(supervision.warden.pid, {0})  # so that it does not run before it is killed
         module._send = send
     """
     first, _ = supervisor.run("true", afterwards=kill)
@@ -279,7 +278,9 @@ def test_what_it_started_is_frozen_and_ended_when_its_supervisor_is_stopped_past
     assert nightlatch(sqlite_url, "lock", "job", "--wait", "50s", "--", "true").returncode == 0
     assert not carrying(grant)
     os.kill(supervisor.process.pid, signal.SIGCONT)
-    assert "why='lost'" in (ended := supervisor.said())["report"] and ended["stands_by"] == 0
+    ended = supervisor.said()
+    # On a slow machine its warden is still in the run's cgroup when the challenger empties that.
+    assert ended["stands_by"] == 0 and ("why='lost'" in ended["report"] or ended["report"] == "WardenDied()")
 
 
 @pytest.mark.parametrize(

@@ -50,14 +50,14 @@ class Standby:
         self.pid, self._channel = pid, channel
 
     def assign(
-        self, pipes: Collection[int], grant: str, streams: Collection[int], lifetime: Lifetime, mask: Collection[int]
+        self, pipes: Collection[int], streams: Collection[int], lifetime: Lifetime, mask: Collection[int]
     ) -> tuple[int, socket.socket] | None:
         """Give a tree to the warden that stands by. Returns its pid and channel; None: the caller has to fork one."""
         pid, channel = self.pid, self._channel
         if channel is None:
             return None
         try:
-            _send(channel, pipes, grant, streams, lifetime, mask)
+            _send(channel, [*pipes, *streams], lifetime, mask)
             # While it stood by it may have been killed or stopped, or its limits lowered: then it does not confirm.
             channel.settimeout(_PATIENCE)
             confirmed = channel.recv(1)
@@ -78,19 +78,11 @@ class Standby:
             self.pid, self._channel = 0, None
 
 
-def _send(
-    channel: socket.socket,
-    pipes: Collection[int],
-    grant: str,
-    streams: Collection[int],
-    lifetime: Lifetime,
-    mask: Collection[int],
-) -> None:
+def _send(channel: socket.socket, fds: Collection[int], lifetime: Lifetime, mask: Collection[int]) -> None:
     folder = os.open(".", os.O_PATH | os.O_CLOEXEC)
     try:
-        fds = [*pipes, folder, lifetime.fileno(), *streams]
-        rights = b"".join(fd.to_bytes(4, sys.byteorder) for fd in fds)
-        body = marshal.dumps((grant, lifetime.path, [int(signum) for signum in mask]))
+        rights = b"".join(fd.to_bytes(4, sys.byteorder) for fd in (folder, lifetime.fileno(), *fds))
+        body = marshal.dumps((lifetime.path, lifetime.grant, [int(signum) for signum in mask]))
         channel.sendmsg([body], [(sockets.SOL_SOCKET, sockets.SCM_RIGHTS, rights)])
     finally:
         os.close(folder)
@@ -119,8 +111,8 @@ class WardensEnd:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         rights = b"".join(data for _, _, data in control)
         fds = [int.from_bytes(rights[at : at + 4], sys.byteorder) for at in range(0, len(rights), 4)]
-        orders, command, reports, folder, lock, *streams = fds
-        grant, path, mask = marshal.loads(body)  # noqa: S302 - both ends are one program, forked
+        folder, lock, orders, command, reports, *streams = fds
+        path, grant, mask = marshal.loads(body)  # noqa: S302 - both ends are one program, forked
         os.fchdir(folder)
         os.close(folder)
         self._channel.send(_CONFIRMED)

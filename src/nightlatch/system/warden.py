@@ -91,7 +91,7 @@ class Warden:
         mask = before if not blocked else {*before, *END_SIGNALS}
         assigned = None
         if self._standby and lifetime:
-            assigned = self._standby.assign(pipes, grant, streams or (), lifetime, mask)
+            assigned = self._standby.assign(pipes, streams or (), lifetime, mask)
         if assigned:
             self.pid, self._channel = assigned
         else:
