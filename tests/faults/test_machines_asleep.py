@@ -9,7 +9,7 @@ from nightlatch.ledger import kinds
 from nightlatch.observe.reader import StoreReader
 from nightlatch.web.machines import Machines
 from nightlatch.web.svg import Track
-from tests.faults.test_scheduler_regressions import HOUR, World, job, world
+from tests.support.scheduling.world import HOUR, World, job, world
 
 __all__ = ["world"]
 

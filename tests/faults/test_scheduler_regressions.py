@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,10 +14,8 @@ from nightlatch.core.job import Job
 from nightlatch.core.protocols import Store
 from nightlatch.core.row import COLLAPSED, RAN, SKIPPED, Cursor, Row, SlotRecord
 from nightlatch.core.schedule import name_of, named
-from nightlatch.core.target import Command
 from nightlatch.core.value import replace
 from nightlatch.errors import Busy, InDoubt, StoreUnreachable
-from nightlatch.ledger import open_for
 from nightlatch.ledger.slots import Slots, merged
 from nightlatch.observe import slots
 from nightlatch.runtime.supervisor.run import claim
@@ -29,91 +26,11 @@ from nightlatch.scheduler import row_plan
 from nightlatch.scheduler.people import JobSlots
 from nightlatch.scheduler.row_reader import RowReader
 from nightlatch.scheduler.scheduled import Scheduled
-from nightlatch.scheduler.scheduler import Scheduler
-from nightlatch.store import url
-from nightlatch.system import clock, identity
+from nightlatch.system import identity
 from tests.support.ledgers import begun
+from tests.support.scheduling.world import EVENING, HOUR, World, hold, job, world
 
-HOUR = 3600.0
-EVENING = 1_800_000_000.0 // 86400 * 86400 + 20 * HOUR
-
-
-class Clocks:
-    """The wall clock may be set; the machine may sleep."""
-
-    def __init__(self) -> None:
-        self.time, self.offset, self.slept = 1000.0, EVENING - 1000.0, 0.0
-
-    def now(self) -> float:
-        return self.time
-
-    def wall(self) -> float:
-        return self.time + self.offset
-
-    def awake(self) -> float:
-        return self.time - self.slept
-
-    def sleep(self, seconds: float) -> None:
-        self.time, self.slept = self.time + seconds, self.slept + seconds
-
-
-class World:
-    """One machine with one scheduler at a time; what it starts is noted, and ended by the test."""
-
-    def __init__(self, store: str, clocks: Clocks) -> None:
-        self.store, self.ledger, self.clocks = url.connect(store), open_for(store), clocks
-        self.started: list[tuple[Job, str]] = []
-        self.jobs: dict[str, Scheduled] = {}
-        self.boot()
-
-    def boot(self, at_once: int = 8) -> None:
-        """A new daemon, which remembers nothing."""
-        self.scheduler = Scheduler(
-            self.store,
-            self.ledger,
-            host="here",
-            at_once=at_once,
-            clocks=self.clocks,  # type: ignore[arg-type]
-            new_id=identity.new_id,
-            start=lambda job, claim: self.started.append((job.start(claim), claim.id)),
-        )
-        self.scheduler.serve(self.jobs)
-
-    def serve(self, *jobs: Job, at_once: int = 8) -> None:
-        self.jobs = {job.name: Scheduled(job, job.name) for job in jobs}
-        self.boot(at_once)
-        self.scheduler.look()
-
-    def after(self, seconds: float) -> list[tuple[Job, str]]:
-        """Time passes, and the scheduler looks; what it has started then."""
-        self.clocks.time += seconds
-        self.started.clear()
-        self.scheduler.look()
-        return list(self.started)
-
-    def end(self, started: tuple[Job, str], status: str = "succeeded") -> None:
-        job, claim = started
-        Claimed(job, claim).end(self.store, self.ledger, status, ran=True, run="r")
-
-    def row(self, job: str) -> Row:
-        found = read_row(self.store, job)
-        assert found
-        return found
-
-    def outcomes(self, job: str) -> list[tuple[str, str, int]]:
-        found = merged(self.ledger.slots.of(job), self.row(job).records)
-        return [(record.outcome, record.reason, record.count) for record in found]
-
-
-def job(name: str, every: str, **options: Any) -> Job:
-    return Job(name=name, target=Command(words=("true",)), schedule=(every,), tz="UTC", **options)
-
-
-@pytest.fixture
-def world(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> World:
-    clocks = Clocks()
-    monkeypatch.setattr(clock, "wall", clocks.wall)
-    return World(sqlite_url, clocks)
+__all__ = ["world"]
 
 
 def test_directus_25592_a_suspend_of_eight_hours_is_one_run(world: World) -> None:
@@ -192,7 +109,7 @@ def test_prefect_19403_many_jobs_that_wait_do_not_block_the_rest(world: World) -
     stuck = [f"a-{place}" for place in range(60)]  # all are due before the other one
     world.serve(*(job(name, "every 1h", overlap="queue") for name in stuck), job("other", "30 21 * * *"), at_once=1)
     for name in stuck:
-        _holder(world, name)
+        hold(world, name)
     assert world.after(HOUR) == []
     (started,) = world.after(HOUR / 2)
     assert started[0].name == "other"
@@ -242,7 +159,7 @@ def test_after_a_wake_the_end_of_a_run_starts_nothing_before_the_network_is_up(w
 def test_dkron_1569_a_restarted_daemon_knows_what_runs(world: World) -> None:
     world.serve(job("long", "every 1h"), job("other", "every 1h"), at_once=1)
     (started,) = world.after(HOUR)
-    Claimed(*started).begin(world.store, world.ledger, _holder(world, started[0].name))
+    Claimed(*started).begin(world.store, world.ledger, hold(world, started[0].name))
     world.boot(at_once=1)
     assert world.after(60) == []  # it has no room
     world.boot(at_once=8)
@@ -263,7 +180,7 @@ def test_a_supervisor_reads_its_row_once_unless_another_process_has_moved_it(
 
     monkeypatch.setattr(claim, "read_row", read)
     claimed.waits_unstarted(world.store)
-    claimed.begin(world.store, world.ledger, _holder(world, "hourly"))
+    claimed.begin(world.store, world.ledger, hold(world, "hourly"))
     assert len(reads) == 1
     assert world.after(HOUR) == []  # moves the row: its next slot is skipped
     claimed.end(world.store, world.ledger, "succeeded", ran=True, run="r")
@@ -281,7 +198,7 @@ def test_a_claim_that_was_taken_over_since_its_row_was_read_is_not_begun(world: 
     assert row.claim
     world.store.advance([row.move(identity.new_id(), claim=replace(row.claim, id="another"))])
     with pytest.raises(Busy, match="taken over"):
-        claimed.begin(world.store, world.ledger, _holder(world, "hourly"))
+        claimed.begin(world.store, world.ledger, hold(world, "hourly"))
 
 
 @pytest.mark.parametrize(
@@ -294,7 +211,7 @@ def test_posthog_47045_a_run_that_is_stuck_for_seven_hours_drops_no_slot_silentl
     """Every slot that it cost is recorded; or, with "queue", made up for by one run, which the report asks for."""
     world.serve(job("hourly", "every 1h", overlap=overlap))
     (started,) = world.after(HOUR)
-    holder = _holder(world, "hourly")
+    holder = hold(world, "hourly")
     Claimed(*started).begin(world.store, world.ledger, holder)
     for _ in range(7):
         assert world.after(HOUR) == []
@@ -352,7 +269,7 @@ def test_hermes_agent_107485_claimed_and_never_started_three_times(world: World)
     assert claim and claim.starts == 4
     old = Claimed(started[0], claims[0])  # the first one thaws
     with pytest.raises(Exception, match="taken over"):
-        old.begin(world.store, world.ledger, _holder(world, "job"))
+        old.begin(world.store, world.ledger, hold(world, "job"))
 
 
 def test_the_next_firing_of_a_cron_line_starts_what_the_last_one_claimed_and_did_not(world: World) -> None:
@@ -572,7 +489,7 @@ def test_a_claim_that_ends_without_a_run_after_a_set_back_keeps_its_outcome(worl
     world.serve(job("job", "every 1h"))
     world.clocks.offset += 400 * 24 * HOUR
     (early,) = world.after(1)
-    _holder(world, "job")
+    hold(world, "job")
     world.clocks.offset -= 400 * 24 * HOUR
     while world.row("job").era == 0:
         world.after(200)
@@ -672,10 +589,3 @@ def _started(job: Job, store: str, claim: Any) -> int:
         finally:
             os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
-def _holder(world: World, name: str) -> Any:
-    """A lease that is held for the test's run."""
-    grant = identity.new_id()
-    token = world.store.acquire(name, grant, identity.holder(pid=0), 10**6).token
-    return SimpleNamespace(grant=grant, token=token)

@@ -20,10 +20,11 @@ from nightlatch.core.value import replace
 from nightlatch.runtime.supervisor.run import claim as claims
 from nightlatch.runtime.supervisor.run.claim import Claimed
 from nightlatch.scheduler import row_plan
+from nightlatch.scheduler.ahead import Prepared
 from nightlatch.scheduler.row_reader import RowReader
 from nightlatch.scheduler.scheduler import Scheduler
 from tests.support.scheduling import sim_store
-from tests.support.scheduling.sim_store import SimSlots
+from tests.support.scheduling.sim_store import SimSlots, SimStore
 from tests.support.scheduling.simulation import KINDS, POSTGRES, SQLITE, Simulation, Violation
 
 ROUNDS = int(os.environ.get("NIGHTLATCH_ROUNDS", "4"))
@@ -37,6 +38,34 @@ def test_each_slot_has_one_outcome_whatever_happens(kind: str, seed: int) -> Non
 
 def test_a_seed_replays() -> None:
     assert Simulation(7, POSTGRES, days=0.5).run().course == Simulation(7, POSTGRES, days=0.5).run().course
+
+
+def test_its_faults_hit_what_is_prepared_ahead() -> None:
+    """Most of it is started; some is dropped before it is due, and some the store refuses."""
+    made, used, refused = 0, 0, 0
+    prepare, start = Scheduler._prepare, Scheduler._start_prepared
+
+    def counted_prepare(self: Scheduler, *of: Any) -> Prepared | None:
+        nonlocal made
+        prepared = prepare(self, *of)
+        made += prepared is not None
+        return prepared
+
+    def counted_start(self: Scheduler, prepared: Prepared, now: float) -> float:
+        nonlocal used, refused
+        used += 1
+        pause = start(self, prepared, now)
+        refused += prepared.complete and pause == 0.0
+        return pause
+
+    with (
+        mock.patch.object(Scheduler, "_prepare", counted_prepare),
+        mock.patch.object(Scheduler, "_start_prepared", counted_start),
+    ):
+        for seed in range(12):
+            Simulation(seed, SQLITE, days=1.0, faults=2.0).run()
+    assert made > used > 1000
+    assert refused > 100
 
 
 # ── each measure taken away ──
@@ -115,6 +144,12 @@ def a_claim_of_this_host_that_was_lost_needs_no_more_room(world: Simulation) -> 
 def a_move_compares_the_id_that_it_read(world: Simulation) -> Any:
     world.shared.compares_nothing = True
     return nullcontext()
+
+
+@measure(SQLITE)
+def what_another_has_moved_first_is_not_started(world: Simulation) -> Any:
+    real = SimStore.advance
+    return mock.patch.object(SimStore, "advance", lambda self, moves: [True for _ in real(self, moves)])
 
 
 @measure(SQLITE)

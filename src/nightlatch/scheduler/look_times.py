@@ -16,6 +16,9 @@ class LookTimes:
             self._at[job] = at
             heapq.heappush(self._heap, (at, job))
 
+    def of(self, job: str) -> float | None:
+        return self._at.get(job)
+
     def next(self, now: float) -> float:
         """The first time after `now`; inf if there is none. What is not later was looked at now: `set` it again."""
         while self._heap:

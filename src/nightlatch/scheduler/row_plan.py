@@ -7,7 +7,8 @@ from typing import Any
 
 from ..core import slots
 from ..core.row import NEVER, SKIPPED, Move, Row, SlotRecord
-from ..core.slots import Decision
+from ..core.slots import Decision, Due
+from ..core.stage import UNATTENDED
 from ..core.value import replace
 from .scheduled import Scheduled, due_before
 
@@ -46,6 +47,22 @@ def takes_room(row: Row, host: str) -> bool:
     if claim is None or claim.ended or claim.by != host:
         return False
     return not claim.again_at and claim.held is None
+
+
+def first(job: Scheduled, now: float) -> Row:
+    """The row of a new job, which begins with its next slot."""
+    begin = float(int(now))
+    return Row(
+        job=job.job.name, slot=begin, next_due=job.next(begin), schedule=job.text, definition=job.definition,
+        stage=job.job.stage or UNATTENDED,
+    )  # fmt: skip
+
+
+def due(row: Row, job: Scheduled, now: float) -> Due | None:
+    """The row's slots that are due now, or were when its pause ended."""
+    pause_is_over = row.paused is not None and 0 < row.paused.until <= now
+    until = min(now, row.paused.until) if pause_is_over and row.paused else now
+    return job.due_from(row.next_due, until, row.passed) if row.next_due <= until else None
 
 
 def decided(row: Row, job: Scheduled, decision: Decision, following: float, *, host: str, keep: int) -> Row:

@@ -1,4 +1,5 @@
-"""One look at the jobs' rows: decide what is due, move all rows at once, start what was claimed.
+"""One look at the jobs' rows: decide what is due, move all rows at once, start what was claimed. A look shortly before
+a due time prepares the claims of that time (ahead.py).
 
 Any number of schedulers work on one store; none leads. Clock, store, ledger and processes are passed in.
 """
@@ -6,19 +7,20 @@ Any number of schedulers work on one store; none leads. Clock, store, ledger and
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import islice
 
-from ..core import definition, slots, statuses
+from ..core import definition, slots
 from ..core.protocols import Store
 from ..core.row import COLLAPSED, Claim, Cursor, Move, Row
 from ..core.schedule import name_of
-from ..core.slots import Decision, Due, Observation
-from ..core.stage import UNATTENDED
+from ..core.slots import Decision, Observation
 from ..core.value import replace
-from ..errors import RunEnded, StoreUnreachable
+from ..errors import StoreUnreachable
 from ..ledger import kinds
 from ..ledger.ledger import Ledger
 from ..runtime.supervisor.run.rows import KEPT
-from . import row_plan
+from . import ahead, overlap, row_plan
+from .ahead import Prepared
 from .clocks import Clocks, Steadiness
 from .held import HeldPlans
 from .leases import JobLeases
@@ -69,6 +71,7 @@ class Scheduler:
         self._times = LookTimes()
         self._next_look = 0.0  # when all that is due is looked at again
         self._waiting: list[str] = []  # due jobs that wait for room, the oldest first
+        self._prepared: Prepared | None = None  # for the next look only, and if nothing else is called before it
         self._others_claims = False
 
     def serve(self, jobs: Mapping[str, Scheduled], removed: Iterable[str] = ()) -> None:
@@ -78,32 +81,40 @@ class Scheduler:
         self._unsynced = set(jobs)
         self._times = LookTimes()
         self._next_look = 0.0
+        self._prepared = None
 
     def look(self) -> float:
-        """Do what is due; returns the seconds until the next look. If it raises `StoreUnreachable`, nothing was
-        started, and the slots wait."""
-        now = self._begin()
-        if self._clocks.now() - self._looked_at_all > _ALL_ROWS_EVERY:
+        """Do what is due; returns the seconds until the next look, which may be 0.0: there is more to do. If it raises
+        `StoreUnreachable`, nothing was started, and the slots wait."""
+        now, began = self._begin(), self._clocks.now()
+        prepared, self._prepared = self._prepared, None
+        if prepared and prepared.holds(now, began):
+            return self._start_prepared(prepared, now)
+        if began - self._looked_at_all > _ALL_ROWS_EVERY:
             self._unsynced = set(self.jobs)
-        cursors = self._store.cursors() if self._unsynced or self._removed else self._store.cursors(due=now)
-        found = self._rows(cursors, now)
+        due = self._near_due(now)
+        cursors = self._store.cursors() if self._unsynced or self._removed else self._store.cursors(due=due)
+        found = self._rows(cursors, due)
         self._others_claims = any(row.claim and row.claim.is_open and row.claim.by != self._host for row in found)
-        added = [RowPlan(None, self._new_row(self.jobs[job], now), Decision()) for job in sorted(self._missing(found))]
-        for plan in added:
-            self._times.set(plan.new.job, plan.new.next_due)
+        added = [RowPlan(None, row_plan.first(self.jobs[job], now), Decision()) for job in sorted(self._missing(found))]
         self._waiting = []
-        self._settle(found, [*added, *self._plans_for_removed(cursors, now)], now, self._room(found))
+        room = self._settle(found, [*added, *self._plans_for_removed(cursors, now)], now, self._room(found))
         self._watch.keep()
         if self._unsynced:
             self._unsynced = set()
             self._looked_at_all = self._clocks.now()
-        pause = self._pause(now)
+        if due > now:
+            self._prepared = self._prepare(found, due, began + due - now, room)
+            pause = max(began + due - now - self._clocks.now(), 0.0)
+        else:
+            pause = self._pause(now)
         self._next_look = self._clocks.now() + pause
         return pause
 
     def start_waiting(self, ended: Collection[str]) -> float:
         """Runs of these jobs have ended: start what waits for them or for room, as `look` would, without reading all
         that is due. Returns the seconds until the next look."""
+        self._prepared = None  # it may not fit the room that is left
         if self._separate_ledgers or self._clocks.now() >= self._next_look:
             return self.look()
         now = self._begin()
@@ -151,6 +162,42 @@ class Scheduler:
         self._advance([*moves, *map(self._move, decided)])
         return room
 
+    # ── ahead of the due time ──
+
+    def _near_due(self, now: float) -> float:
+        """The next due time if its claims are to be prepared now, else `now`."""
+        due = self._times.next(now)
+        return due if ahead.is_near(due, now) and not self._separate_ledgers else now
+
+    def _prepare(self, found: Iterable[Row], due: float, clock: float, room: int) -> Prepared | None:
+        """Decide about the rows that need a look at the due time as if it were that time, and pack the plain claims.
+        `clock`: the due time by this machine's clock that cannot be set."""
+        wanted = sorted((row for row in found if self._times.of(row.job) == due), key=lambda row: row.next_due)
+        view = self._observation(due)
+        plans = (plan for row in wanted if (plan := self._plain_claim(row, view)))
+        moves = [self._move(plan) for plan in islice(plans, max(room, 0))]
+        return Prepared(due, clock, moves, complete=len(moves) == len(wanted)) if moves else None
+
+    def _plain_claim(self, row: Row, view: Observation) -> RowPlan | None:
+        """The plan for the row if it claims a slot, and edits nothing. None: deciding could do what cannot be undone,
+        such as a cancel, or came to something else."""
+        if (row.claim and row.claim.is_open) or self._leases.holder(row.job):
+            return None
+        plan = self._plan(row, view.now)
+        if plan is None or plan.new is not row:
+            return None
+        self._decide(plan, view)
+        return plan if plan.claims else None
+
+    def _start_prepared(self, prepared: Prepared, now: float) -> float:
+        """Claim and start what was prepared. Returns the seconds until the next look: 0.0 if that was not all that is
+        due, or if another process has moved a row first."""
+        all_won = self._advance(prepared.moves)
+        self._watch.keep()
+        pause = self._pause(now) if all_won and prepared.complete else 0.0
+        self._next_look = self._clocks.now() + pause
+        return pause
+
     # ── reading ──
 
     def _note_sleep(self) -> None:
@@ -178,14 +225,6 @@ class Scheduler:
 
     def _missing(self, found: Iterable[Row]) -> set[str]:
         return self._unsynced - {row.job for row in found} - self._reader.unreadable if self._unsynced else set()
-
-    def _new_row(self, job: Scheduled, now: float) -> Row:
-        """A new job begins with its next slot."""
-        begin = float(int(now))
-        return Row(
-            job=job.job.name, slot=begin, next_due=job.next(begin), schedule=job.text, definition=job.definition,
-            stage=job.job.stage or UNATTENDED,
-        )  # fmt: skip
 
     def _plans_for_removed(self, cursors: Iterable[Cursor], now: float) -> list[RowPlan]:
         """Plans that end the schedules of jobs no longer in nightlatch.toml, which would be overdue for ever."""
@@ -240,7 +279,7 @@ class Scheduler:
     def _decide(self, plan: RowPlan, view: Observation) -> None:
         plan.new = self._plans.agreed(plan.new)
         row, job, now = plan.new, self.jobs[plan.new.job], view.now
-        due = self._due(row, job, now)
+        due = row_plan.due(row, job, now)
         unchanged, holder = self._watch.unchanged(row.job, row.claim), self._leases.holder(row.job)
         if self._separate_ledgers:
             may_expire = self._plans.may_expire(row, unchanged, job.job.expires)
@@ -260,41 +299,22 @@ class Scheduler:
             plan.new = self._plans.held_until(row, decision.hold_until)
             return
         if decision.cancel:
-            self._cancel(row)
-            row = self._with_cancel(row)
+            overlap.request_cancel(self._ledger, row, self._host)
+            row = overlap.with_cancel(row, self._host) if self._separate_ledgers else row
         following = due.following if due and decision.slot == due.newest else 0.0
         plan.new = row_plan.decided(row, job, decision, following, host=self._host, keep=self._keep)
-        self._times.set(row.job, decision.look_at if decision.slot is None else plan.new.next_due)
-
-    def _due(self, row: Row, job: Scheduled, now: float) -> Due | None:
-        pause_is_over = row.paused is not None and 0 < row.paused.until <= now
-        until = min(now, row.paused.until) if pause_is_over and row.paused else now
-        return job.due_from(row.next_due, until, row.passed) if row.next_due <= until else None
-
-    def _cancel(self, row: Row) -> None:
-        """Request a cancel of the running run. Where its ledger is on another machine, see `_with_cancel`."""
-        for run in self._ledger.history.runs(job=row.job, limit=20):
-            if run.status in (statuses.RUNNING, statuses.WAITING) and not run.cancel and not run.approved:
-                try:
-                    self._ledger.decisions.request_cancel(run.id, f"overlap on {self._host}")
-                except RunEnded:
-                    pass  # it has ended meanwhile
-
-    def _with_cancel(self, row: Row) -> Row:
-        """Where each machine has a separate ledger, the holder finds the request in the row when it renews."""
-        claim = row.claim
-        if not self._separate_ledgers or claim is None or not claim.is_open or claim.cancel:
-            return row
-        return replace(row, claim=replace(claim, cancel=f"overlap on {self._host}"))
+        if decision.slot is None:
+            self._times.set(row.job, decision.look_at)
 
     # ── moving and starting ──
 
     def _move(self, plan: RowPlan) -> tuple[RowPlan, Move]:
         return plan, plan.move(self._new_id(), self._host)
 
-    def _advance(self, moves: list[tuple[RowPlan, Move]]) -> None:
+    def _advance(self, moves: list[tuple[RowPlan, Move]]) -> bool:
+        """Returns whether all moves have won."""
         if not moves:
-            return
+            return True
         dropped = [(plan.row.job, record) for plan, _ in moves if plan.row and plan.row.records != plan.new.records
                    for record in plan.row.records_missing_in(plan.new)]  # fmt: skip
         self._ledger.slots.put(dropped)
@@ -314,6 +334,7 @@ class Scheduler:
             if not has_won:
                 self._times.set(job, self.jobs[job].next(self._store.clock()))  # another scheduler was first
                 continue
+            self._times.set(job, plan.new.next_due)
             self._reader.remember(plan.new)
             self.served[job] = definition.mark(plan.new)  # only now: a definition whose move lost was not served
             if plan.claims and plan.new.claim:
@@ -322,6 +343,7 @@ class Scheduler:
             for kind, facts in plan.notes:
                 self._ledger.journal.note(job, kind, **facts)
             self._say_skipped(plan)
+        return all(won)
 
     def _announce(self, plans: list[tuple[Row, Row]]) -> None:
         """Write down which definitions this machine is about to bring into force. If it were killed right after the
@@ -338,6 +360,9 @@ class Scheduler:
                 self._say(f"{plan.new.job}: {name_of(record.last)} skipped ({record.reason})")
 
     def _pause(self, now: float) -> float:
-        """Seconds until the next look, at the next due time or the next poll, whichever is first."""
+        """Seconds until the next look: shortly before the next due time, or at the next poll if that is first. Where
+        slots wait for room, nothing can be prepared; where ledgers are separate, a look is a request to a remote."""
         poll = POLL if not self._separate_ledgers else POLL_CLAIMED if self._others_claims else POLL_IDLE
-        return max(min(poll, self._times.next(now) - now), 0.01)
+        due = self._times.next(now)
+        at_due = self._separate_ledgers or self._waiting or ahead.is_near(due, now)
+        return max(min(poll, due - now if at_due else due - now - ahead.LEAD), 0.01)

@@ -10,6 +10,8 @@ from typing import Any
 from nightlatch.core.row import RAN, Row, SlotRecord
 from nightlatch.core.schedule import name_of, named
 
+LONGEST_RUN = 4000.0  # seconds
+
 
 class Stretches:
     """Which schedule was in force from when on, as the moves of one row say it."""
@@ -98,7 +100,8 @@ def _still(row: Row) -> int:
 
 def silence(job: str, row: Row, period: int, now: float, calm: float) -> Iterator[str]:
     """`calm`: since then nothing has gone wrong."""
-    newest = int((now - period - 600) // period) * period
+    at_work = LONGEST_RUN if row.claim and row.claim.is_open else 0.0  # a slot may wait for the run before it
+    newest = int((now - period - 600 - at_work) // period) * period
     if not newest <= row.slot <= now:
         yield f"{job} is silent: decided up to {name_of(row.slot)}, at {name_of(int(now))}"
     if row.claim and row.claim.is_open and row.claim.slot < calm:

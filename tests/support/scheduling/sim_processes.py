@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from nightlatch.core.retry import GAVE_UP, is_due
 from nightlatch.errors import Busy, InDoubt, StoreUnreachable
 from nightlatch.runtime.supervisor.run.claim import Claimed
 from nightlatch.scheduler.scheduler import Scheduler
+from tests.support.scheduling.sim_checks import LONGEST_RUN
 from tests.support.scheduling.sim_store import TTL, SimLeases, SimStore
 
 if TYPE_CHECKING:
@@ -67,7 +69,9 @@ class Daemon(Process):
         super().__init__(machine)
         self._world = world
         self._boot()
-        world.after(world.chance.uniform(0, POLL), self.step)
+        self._turn = 0  # of the step that comes next; a run that ends brings it forward
+        self._ended: set[str] = set()
+        self._again(world.chance.uniform(0, POLL))
 
     def _boot(self) -> None:
         world, machine = self._world, self.machine
@@ -80,22 +84,34 @@ class Daemon(Process):
             at_once=3,
             clocks=machine,  # type: ignore[arg-type]
             new_id=world.new_id,
-            start=lambda job, claim: world.start(machine, job.start(claim), claim),
+            start=lambda job, claim: world.start(self, job.start(claim), claim),
             leases=SimLeases(store, machine, lambda: world.time),  # type: ignore[arg-type]
         )
         self._scheduler.shared = world.shares_files
         self._scheduler.served = machine.served
         self._file: dict[str, int] = {}
 
-    def step(self) -> None:
+    def run_ended(self, job: str) -> None:
+        self._ended.add(job)
+        if not self.gone:
+            self._again(0.0)
+
+    def _again(self, pause: float) -> None:
+        self._turn += 1
+        self._world.after(pause, partial(self._step, self._turn))
+
+    def _step(self, turn: int) -> None:
         world = self._world
+        if turn != self._turn:
+            return
         if self.gone:
             self.gone = False
-            world.after(world.chance.choice((1.0, 60.0, 4000.0)), self.step)
             self._boot()  # it is started again, and remembers nothing
+            self._ended.clear()
+            self._again(world.chance.choice((1.0, 60.0, 4000.0)))
             return
         if (until := self.held_up(world.time)) > world.time:
-            world.at(min(until, world.time + 300), self.step)
+            self._again(min(until - world.time, 300))
             return
         pause = POLL
         world.host = self.machine.name
@@ -103,8 +119,9 @@ class Daemon(Process):
             self._file = dict(self.machine.file)
             self._scheduler.serve(world.files.jobs(self._file))
         world.file = self._file
+        ended, self._ended = self._ended, set()
         try:
-            pause = self._scheduler.look()
+            pause = self._scheduler.start_waiting(ended) if ended else self._scheduler.look()
         except StoreUnreachable:
             pause = 5.0
         except Killed:
@@ -112,14 +129,16 @@ class Daemon(Process):
         else:
             for job in self._file.keys() - self._scheduler._reader.unreadable:
                 self.machine.looks[job].append(world.time)
-        world.after(max(pause, 0.5), self.step)
+        self._again(max(pause, 0.01))
 
 
 class Supervisor(Process):
     """The way of one run, as the pipeline has it, with the real moves of its claim."""
 
-    def __init__(self, world: Simulation, machine: Machine, job: Job, claim: str) -> None:
+    def __init__(self, world: Simulation, daemon: Daemon, job: Job, claim: str) -> None:
+        machine = daemon.machine
         super().__init__(machine)
+        self._daemon = daemon  # that has started it
         self.job, self._world = job, world
         self.key = job.key
         self._claimed = Claimed(job, claim)
@@ -137,6 +156,7 @@ class Supervisor(Process):
     def step(self) -> None:
         world = self._world
         if self.gone:
+            self._daemon.run_ended(self.job.name)
             return
         if (until := self.held_up(world.time)) > world.time:
             world.at(min(until, world.time + 300), self.step)
@@ -146,6 +166,7 @@ class Supervisor(Process):
             pause = next(self._steps)
         except (StopIteration, Killed, StoreUnreachable):
             self.gone, self._working = True, False
+            self._daemon.run_ended(self.job.name)
             return
         world.after(pause, self.step)
 
@@ -225,7 +246,7 @@ class Supervisor(Process):
         return None
 
     def _work(self) -> Generator[float]:
-        left = self._world.chance.choice((5.0, 60.0, 900.0, 4000.0))
+        left = self._world.chance.choice((5.0, 60.0, 900.0, LONGEST_RUN))
         while left > 0:
             pause = min(left, RENEWAL)
             yield pause

@@ -21,7 +21,7 @@ from nightlatch.core.row import Claim
 from nightlatch.ledger.slots import merged
 from nightlatch.runtime.supervisor.run import claim as claims
 from nightlatch.runtime.supervisor.run import rows as moving
-from nightlatch.scheduler import scheduler
+from nightlatch.scheduler import ahead, scheduler
 from tests.support.scheduling import sim_checks
 from tests.support.scheduling.sim_files import JOBS, Files
 from tests.support.scheduling.sim_processes import (
@@ -74,6 +74,7 @@ class Simulation:
         self.host = ""  # of the process that is working
         self.file = self.files.first()  # that it has read last
         self.dies_at_work = ""  # a job whose supervisors die at work
+        self.lead = self.chance.choice((ahead.LEAD, 60.0))  # with the longer one, faults hit what is prepared
 
     def run(self) -> Simulation:
         identity = SimpleNamespace(new_id=self.new_id, host=lambda: self.host)
@@ -84,6 +85,7 @@ class Simulation:
             mock.patch.object(moving, "clock", pauses),
             mock.patch.object(scheduler, "POLL", POLL),
             mock.patch.object(scheduler, "POLL_CLAIMED", POLL / 2),
+            mock.patch.object(ahead, "LEAD", self.lead),
             mock.patch.object(rows, "read", parsed),
             mock.patch.object(rows.Row, "pack", packed),
         ):
@@ -250,11 +252,11 @@ class Simulation:
 
     # ── supervisors ──
 
-    def start(self, machine: Machine, job: Job, claim: Claim) -> None:
+    def start(self, daemon: Daemon, job: Job, claim: Claim) -> None:
         again = (job.name, job.key) in self.shared.done and not claim.attempted and claim.starts == 1
         if again and self.kind != GIT:  # there a machine that was away may not know of it, and finds the done key
             raise self._violation(f"{job.name}: {job.key} is done, and was claimed again")
-        process = Supervisor(self, machine, job, claim.id)
+        process = Supervisor(self, daemon, job, claim.id)
         self._supervisors.append(process)
         delay = self.chance.choice((0.1, 0.1, 0.1, 1.0, 45.0 if not self._calm else 0.1))
         self.after(delay, process.step)
