@@ -131,10 +131,10 @@ class WardenProcess:
 
     def _prepare_process(self) -> None:
         """What is done once, however many trees follow."""
+        self.group = _group_of_command()  # before we leave the supervisor's
         # A separate group, because Ctrl-C, Ctrl-Z and `kill -- -GROUP` are meant for the command.
         os.setpgid(0, 0)
         tree.become_subreaper()
-        self.group = _group_of_command()
         self.defaults = [signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ]  # Python ignores the last two
         for signum in _IGNORED:
             if signal.signal(signum, signal.SIG_IGN) != signal.SIG_IGN:
