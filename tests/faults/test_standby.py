@@ -1,5 +1,5 @@
-"""A warden that stands by for its supervisor's next run: it is no weaker there than one that was just forked, and
-nothing of a run is left for the next one."""
+"""A warden that stands by for its supervisor's next run: in that run it does all that a new one would, and nothing of
+one run is left for the next."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_one_warden_does_one_run_after_the_other(supervisor: Supervisor) -> None
 
 
 def test_each_command_starts_as_the_first_one_did(supervisor: Supervisor, tmp_path: Path) -> None:
-    """Folder, signals, descriptors, process group, session and cgroup: only those of its own run."""
+    """Each has the folder, signals, descriptors, process group, session and cgroup of its own run."""
     script = """
         cd . && pwd; grep Sig /proc/self/status | grep -v SigQ
         ls -l /proc/self/fd | sed -n 's/.* -> //p' | sed 's/[0-9a-f]*[.]tree/LOCK.tree/; s/pipe:.*/pipe/; s/[0-9][0-9]*/N/g' | sort
