@@ -137,7 +137,7 @@ NOT_ALLOWED = Exit(
     lease="raise, release --force: not allowed from inside a run",
 )
 CONFIG = Exit(78, "bad configuration", "run retry check serve tick service")
-CANCELLED = Exit(120, "cancelled", "run")
+CANCELLED = Exit(120, "cancelled", "run", approve="it was cancelled meanwhile, and nothing was published")
 OVER_BUDGET = Exit(121, "over budget", "run batch")
 STALLED = Exit(122, "stalled", "run")
 LEASE_LOST = Exit(
